@@ -1,0 +1,37 @@
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow bench lint setup clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+demo: $(READY)  ## set up, run the quickstart study, say where the page is
+	$(BIN)/fedpareto run examples/quickstart.toml
+
+test: $(READY)  ## set up, run the tests
+	$(BIN)/python -m pytest
+
+test-slow: $(READY)  ## set up, run the tests that take minutes
+	$(BIN)/python -m pytest -m slow
+
+bench: $(READY)  ## set up, run the benchmarks
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+lint: $(READY)  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+setup: $(READY)  ## create the virtual environment and install the package with pinned dependencies
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "error: $(PYTHON) is older than 3.11; name a newer one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+clean:  ## remove the virtual environment and caches
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis fedpareto.egg-info

@@ -1,0 +1,88 @@
+"""Everything fedpareto raises on purpose.
+
+FedparetoError
+├── SettingError      a value given from Python or the command line does not hold
+├── StudyError        a study file has faults; carries all of them
+├── StoreError        the study's database cannot be used
+│   ├── ChangedStudy  the database belongs to another version of the study
+│   └── LockedStore   another process is using it
+├── DataError         data cannot be found, read or split as asked
+├── ModelError        a model cannot be built or trained as asked
+└── MissingPackage    an optional package is needed
+
+A message reads: where: what must hold, what was found. What to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+class FedparetoError(Exception):
+    """Anything fedpareto raises on purpose."""
+
+
+class SettingError(FedparetoError):
+    """A value given from Python or the command line does not hold."""
+
+
+class StoreError(FedparetoError):
+    """The study's database cannot be used."""
+
+
+class ChangedStudy(StoreError):
+    """The database belongs to another version of the study."""
+
+
+class LockedStore(StoreError):
+    """Another process is using the database."""
+
+
+class DataError(FedparetoError):
+    """Data cannot be found, read or split as asked."""
+
+
+class ModelError(FedparetoError):
+    """A model cannot be built or trained as asked."""
+
+
+class MissingPackage(FedparetoError):
+    """An optional package is needed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs the package {package}, which is not installed. "
+                         f"Install it: pip install 'fedpareto[{extra}]'")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing wrong with a study file."""
+
+    key: str
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = f"line {self.line}, {self.key}" if self.line else self.key
+        return f"{place}: {self.message}"
+
+
+class StudyError(FedparetoError):
+    """A study file has faults; all of them are listed."""
+
+    def __init__(self, path: str, faults: Sequence[Fault]) -> None:
+        self.path, self.faults = path, tuple(faults)
+        if len(self.faults) == 1:
+            super().__init__(f"{path}: {self.faults[0]}")
+        else:
+            lines = "".join(f"\n  {fault}" for fault in self.faults)
+            super().__init__(f"{path}: {len(self.faults)} faults{lines}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a sentence that offers the closest known name, or lists them all."""
+    known = sorted(known)
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}."

@@ -1,0 +1,32 @@
+"""How the federation trains: the settings of FedAvg."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedpareto.errors import SettingError
+from fedpareto.settings import Real, Whole, setting
+
+
+@dataclass(frozen=True)
+class Training:
+    """FedAvg: each round some clients train locally and the server averages what they send."""
+
+    learning_rate: Real = setting(help="learning rate of local SGD", above=0, at_most=1e9)
+    rounds: Whole = setting(10, help="rounds of the federation, T", at_least=1, at_most=100_000)
+    local_epochs: int = setting(0, help="passes over a client's images per round; or give local_steps", at_least=0,
+                                at_most=10_000, search=False)
+    local_steps: int = setting(0, help="mini-batch steps per round; or give local_epochs", at_least=0, at_most=1_000_000,
+                               search=False)
+    batch_size: int = setting(32, help="images per mini-batch", at_least=1, at_most=1_000_000, search=False)
+    momentum: float = setting(0.0, help="momentum of local SGD, started anew each round", at_least=0, at_most=0.9999,
+                              search=False)
+    sample_ratio: Real = setting(1.0, help="share q of the clients that take part in a round, drawn without replacement",
+                                 above=0, at_most=1)
+    weighting: str = setting("size", help="how the server weighs clients: by number of images, or all the same",
+                             options=("size", "uniform"), search=False)
+
+    def __post_init__(self) -> None:
+        if bool(self.local_epochs) == bool(self.local_steps):
+            raise SettingError("exactly one of local_epochs and local_steps must be given, found "
+                               f"local_epochs = {self.local_epochs}, local_steps = {self.local_steps}.")

@@ -1,0 +1,54 @@
+"""Fronts: dominance, ranks, crowding, hypervolume and the knee. Thin over moocore."""
+
+from __future__ import annotations
+
+import moocore
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpareto.space import FloatArray
+
+
+def nondominated(y: FloatArray) -> NDArray[np.bool_]:
+    """Say which rows of y [n,m] are dominated by no other; of equal rows, all are kept."""
+    if len(y) == 0:
+        return np.zeros(0, dtype=bool)
+    return np.asarray(moocore.is_nondominated(y, keep_weakly=True), dtype=bool)
+
+
+def ranks(y: FloatArray) -> NDArray[np.int64]:
+    """Return the rank of each row of y [n,m]: 0 for the front, 1 for the front of the rest, and so on."""
+    if len(y) == 0:
+        return np.zeros(0, dtype=np.int64)
+    return np.asarray(moocore.pareto_rank(y), dtype=np.int64)
+
+
+def crowding(y: FloatArray) -> FloatArray:
+    """Return the crowding distance of each row of y [n,m] among the others (Deb 2002); infinite at the ends."""
+    n, m = y.shape
+    distance = np.zeros(n)
+    for j in range(m):
+        order = np.argsort(y[:, j], kind="stable")
+        column = y[order, j]
+        distance[order[[0, -1]]] = np.inf
+        span = column[-1] - column[0]
+        if span > 0 and n > 2:
+            distance[order[1:-1]] += (column[2:] - column[:-2]) / span
+    return distance
+
+
+def hypervolume(y: FloatArray, reference: FloatArray) -> float:
+    """Return the volume that the rows of y [n,m] dominate, up to the reference point [m]."""
+    inside = y[(y < reference).all(axis=1)]
+    if len(inside) == 0:
+        return 0.0
+    if y.shape[1] == 1:
+        return float(reference[0] - inside.min())
+    return float(moocore.hypervolume(inside, ref=reference))
+
+
+def knee(y: FloatArray, reference: FloatArray) -> int:
+    """Return the row of the front y [n,m] nearest to its ideal point, in units of the way from there to the reference."""
+    ideal = y.min(axis=0)
+    way = reference - ideal
+    return int(np.argmin((((y - ideal) / np.where(way > 0, way, 1.0)) ** 2).sum(axis=1)))

@@ -1,0 +1,33 @@
+"""Clip the client's update and add Gaussian noise (Kang 2023, RD; Gu 2024, Algorithm 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from fedpareto.mechanisms.base import Upload
+from fedpareto.settings import Real, setting
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+
+@dataclass(frozen=True)
+class Randomization:
+    """Clip the update to clipping_norm, then add N(0, sigma²) to every coordinate, at the client."""
+
+    sigma: Real = setting(help="standard deviation of the noise each client adds to every coordinate", at_least=0,
+                          at_most=1e6)
+    clipping_norm: Real = setting(1.0, help="largest L2 norm of a client's update; a longer one is scaled down", above=0,
+                                  at_most=1e9)
+
+    def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Generator) -> Upload:
+        import torch
+
+        _, K, P = upload.values.shape
+        norm = upload.values.norm(dim=2, keepdim=True)  # [R,K,1]
+        clip = values["clipping_norm"][:, None, None]
+        drawn = torch.randn(K, P, generator=noise, device=upload.values.device)
+        clipped = upload.values * (clip / norm.clamp_min(1e-30)).clamp_max(1.0)
+        return replace(upload, values=clipped + values["sigma"][:, None, None] * drawn)

@@ -1,0 +1,110 @@
+"""NSGA-II (Deb 2002), with the constraint penalty of CMOFL-NSGA-II (Kang 2023, Algorithm 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpareto.front import crowding, ranks
+from fedpareto.history import History
+from fedpareto.noise import rng
+from fedpareto.optimizers.random import start
+from fedpareto.optimizers.variation import offspring
+from fedpareto.problem import Problem, penalised
+from fedpareto.settings import setting
+from fedpareto.space import FloatArray
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Nsga2:
+    """Breed the next generation from the best so far; parents are never evaluated again."""
+
+    population: int = setting(20, help="points per generation, and how many survive", at_least=2, at_most=100_000,
+                              search=False)
+    crossover: float = setting(0.9, help="probability that a pair of parents is crossed", at_least=0, at_most=1,
+                               search=False)
+    crossover_index: float = setting(2.0, help="distribution index of simulated binary crossover", at_least=0,
+                                     at_most=1000, search=False)
+    mutation: float = setting(0.1, help="probability that a variable mutates", at_least=0, at_most=1, search=False)
+    mutation_index: float = setting(20.0, help="distribution index of polynomial mutation", at_least=0, at_most=1000,
+                                    search=False)
+    penalty: bool = setting(True, help="add each limit's penalty (CMOFL); false leaves limits to the report (MOFL)",
+                            search=False)
+    start: str = setting("sobol", help="how the first generation is drawn", options=("sobol", "uniform"), search=False)
+
+    @property
+    def batch(self) -> int:
+        return self.population
+
+    def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
+        alive = self._survivors(problem, history)
+        if len(alive) == 0:
+            return start(self.start, len(problem.space), n, seed, skip=len(history))
+        draw = rng(seed, "nsga2", len(history))
+        y = self._judged(problem, history)
+        return self._children(problem, history, alive, y, n, draw)
+
+    def _judged(self, problem: Problem, history: History) -> FloatArray:
+        return penalised(problem.objectives, history.y) if self.penalty else history.y
+
+    def _survivors(self, problem: Problem, history: History) -> Rows:
+        """Replay the selection batch by batch and return the rows alive now."""
+        y = self._judged(problem, history)
+        measured = ~history.failed
+        alive = np.empty(0, dtype=np.int64)
+        for batch in range(history.batches):
+            born = np.flatnonzero((history.batch == batch) & measured)
+            alive = select(np.concatenate([alive, born]), y, self.population)
+        return alive
+
+    def _children(self, problem: Problem, history: History, alive: Rows, y: FloatArray, n: int,
+                  draw: np.random.Generator) -> FloatArray:
+        """Return n children that differ from one another and from everything evaluated, as far as the space allows."""
+        rank, space = ranks(y[alive]), problem.space
+        room = _crowding_by_rank(y[alive], rank)
+        seen = {row.tobytes() for row in history.x}
+        children: list[FloatArray] = []
+        for attempt in range(50):
+            pairs = (n - len(children) + 1) // 2
+            parents = alive[tournament(rank, room, 2 * pairs, draw)]
+            bred = offspring(space, history.x[parents[:pairs]], history.x[parents[pairs:]], draw, self.crossover,
+                             self.crossover_index, self.mutation, self.mutation_index)
+            for child in space.snap(bred):
+                fresh = child.tobytes() not in seen
+                if len(children) < n and (fresh or attempt == 49):
+                    seen.add(child.tobytes())
+                    children.append(child)
+            if len(children) == n:
+                break
+        return np.array(children).reshape(n, len(space))
+
+
+def select(rows: Rows, y: FloatArray, size: int) -> Rows:
+    """Return the best `size` of these rows by rank, then by crowding."""
+    if len(rows) <= size:
+        return rows
+    rank = ranks(y[rows])
+    room = _crowding_by_rank(y[rows], rank)
+    return rows[np.lexsort((-room, rank))[:size]]
+
+
+def tournament(rank: Rows, room: FloatArray, n: int, draw: np.random.Generator) -> Rows:
+    """Return n winners of contests between two, by rank and then by crowding.
+
+    Contestants come from shuffled passes over the population, so that everyone is drawn about equally often.
+    """
+    passes = [draw.permutation(len(rank)) for _ in range(-(-2 * n // len(rank)))]
+    a, b = np.concatenate(passes)[: 2 * n].reshape(2, n)
+    first = (rank[a] < rank[b]) | ((rank[a] == rank[b]) & (room[a] >= room[b]))
+    return np.where(first, a, b)
+
+
+def _crowding_by_rank(y: FloatArray, rank: Rows) -> FloatArray:
+    room = np.empty(len(y))
+    for r in np.unique(rank):
+        room[rank == r] = crowding(y[rank == r])
+    return room

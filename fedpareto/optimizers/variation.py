@@ -1,0 +1,74 @@
+"""Crossover and mutation in the unit cube: simulated binary and polynomial, and their binary counterparts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpareto.space import FloatArray, Space
+
+Draw = np.random.Generator
+
+
+def binary(space: Space) -> NDArray[np.bool_]:
+    """[d], which variables take two values only."""
+    return np.array([v.size == 2 for v in space.variables], dtype=bool)
+
+
+def offspring(space: Space, first: FloatArray, second: FloatArray, draw: Draw, crossover: float, crossover_index: float,
+              mutation: float, mutation_index: float) -> FloatArray:
+    """Return children [2n,d] of the parents first [n,d] and second [n,d]."""
+    bits = binary(space)
+    children = np.concatenate(simulated_binary(first, second, draw, crossover, crossover_index))
+    children[:, bits] = np.concatenate(single_point(first[:, bits], second[:, bits], draw, crossover))
+    mutated = polynomial(children, draw, mutation, mutation_index)
+    mutated[:, bits] = flip(children[:, bits], draw, mutation)
+    return mutated
+
+
+def simulated_binary(first: FloatArray, second: FloatArray, draw: Draw, probability: float,
+                     index: float) -> tuple[FloatArray, FloatArray]:
+    """Cross pairs by SBX bounded to the cube (Deb and Agrawal 1995); each variable takes part with probability ½."""
+    n, d = first.shape
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    gap = high - low
+    takes_part = (draw.random((n, 1)) < probability) & (draw.random((n, d)) < 0.5) & (gap > 1e-14)
+    u = draw.random((n, d))
+    safe = np.where(gap > 1e-14, gap, 1.0)
+    below = 0.5 * (low + high - _spread(u, 1 + 2 * low / safe, index) * gap)
+    above = 0.5 * (low + high + _spread(u, 1 + 2 * (1 - high) / safe, index) * gap)
+    swap = draw.random((n, d)) < 0.5
+    one = np.where(takes_part, np.where(swap, above, below), first)
+    two = np.where(takes_part, np.where(swap, below, above), second)
+    return np.clip(one, 0, 1), np.clip(two, 0, 1)
+
+
+def _spread(u: FloatArray, room: FloatArray, index: float) -> FloatArray:
+    """Return SBX's spread factor for a uniform u and the room to the bound."""
+    alpha = 2.0 - room ** -(index + 1)
+    inner = u <= 1 / alpha
+    base = np.where(inner, u * alpha, 1 / np.where(inner, 1.0, 2.0 - u * alpha))
+    return np.asarray(base ** (1 / (index + 1)))
+
+
+def polynomial(x: FloatArray, draw: Draw, probability: float, index: float) -> FloatArray:
+    """Mutate each variable with this probability by Deb's bounded polynomial mutation."""
+    u, power = draw.random(x.shape), 1 / (index + 1)
+    left = (2 * u + (1 - 2 * u) * (1 - x) ** (index + 1)) ** power - 1
+    right = 1 - (2 * (1 - u) + 2 * (u - 0.5) * x ** (index + 1)) ** power
+    with np.errstate(invalid="ignore"):
+        moved = np.clip(x + np.where(u <= 0.5, left, right), 0, 1)
+    return np.where(draw.random(x.shape) < probability, moved, x)
+
+
+def single_point(first: FloatArray, second: FloatArray, draw: Draw, probability: float) -> tuple[FloatArray, FloatArray]:
+    """Swap everything after one cut per pair."""
+    n, d = first.shape
+    cut = draw.integers(0, max(d, 1), size=(n, 1))
+    swap = (np.arange(d) >= cut) & (draw.random((n, 1)) < probability)
+    return np.where(swap, second, first), np.where(swap, first, second)
+
+
+def flip(x: FloatArray, draw: Draw, probability: float) -> FloatArray:
+    """Flip each bit with this probability."""
+    return np.where(draw.random(x.shape) < probability, 1 - x, x)

@@ -1,0 +1,84 @@
+"""What is asked: a space to search, numbers to make small, a way to measure them. Everything is minimised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpareto.errors import SettingError
+from fedpareto.space import FloatArray, Space, Values
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A measure to minimise, with an optional limit that must hold.
+
+    reference is this objective's component of the hypervolume reference point. proxy says which formula stands in for a
+    guarantee, where the measure is not one itself.
+    """
+
+    name: str
+    measure: str = ""
+    limit: float | None = None
+    penalty: float = 20.0  # α of Kang 2023, Eq. 8
+    reference: float = 1.0
+    proxy: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.measure:
+            object.__setattr__(self, "measure", self.name)
+        for key in ("limit", "penalty", "reference"):
+            value = getattr(self, key)
+            if value is not None and not math.isfinite(value):
+                raise SettingError(f"objective {self.name}: {key} must be a finite number, found {value}.")
+        if self.penalty < 0:
+            raise SettingError(f"objective {self.name}: penalty must be at least 0, found {self.penalty}.")
+
+
+class Problem(Protocol):
+    """A space, objectives and a measurement.
+
+    measure returns everything it measured, name → [n]; row i depends on values[...][i] and seeds[i] alone. A row that
+    could not be measured is nan; failures names the measures that, where finite, say why, each with its sentence.
+    """
+
+    @property
+    def space(self) -> Space: ...
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]: ...
+
+    @property
+    def block(self) -> int:
+        """How many rows are measured at once, at the most."""
+
+    @property
+    def failures(self) -> dict[str, str]: ...
+
+    def measure(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]: ...
+
+
+def limits(objectives: Sequence[Objective]) -> FloatArray:
+    """Return the limits [m], infinite where there is none."""
+    return np.array([math.inf if o.limit is None else o.limit for o in objectives])
+
+
+def reference(objectives: Sequence[Objective]) -> FloatArray:
+    """Return the hypervolume reference point [m]."""
+    return np.array([o.reference for o in objectives])
+
+
+def feasible(objectives: Sequence[Objective], y: FloatArray) -> NDArray[np.bool_]:
+    """Say which rows of y [n,m] were measured and hold every limit."""
+    return np.asarray(np.isfinite(y).all(axis=1) & (y <= limits(objectives)).all(axis=1))
+
+
+def penalised(objectives: Sequence[Objective], y: FloatArray) -> FloatArray:
+    """Add each limit's penalty to y [n,m] (Kang 2023, Eq. 8 and 10)."""
+    weights = np.array([o.penalty for o in objectives])
+    return np.asarray(y + weights * np.maximum(y - limits(objectives), 0.0))

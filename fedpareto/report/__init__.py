@@ -1,0 +1,6 @@
+"""What a study shows: as data, text, figures and one html page."""
+
+from fedpareto.report.page import write_page
+from fedpareto.report.points import Point, View, pick, view
+
+__all__ = ["Point", "View", "pick", "view", "write_page"]

@@ -1,0 +1,153 @@
+"""A study's rows as plain data to look at: the front, the recommended point, hypervolume over evaluations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpareto.errors import SettingError, did_you_mean
+from fedpareto.front import hypervolume, knee, nondominated
+from fedpareto.problem import Objective, feasible, reference
+from fedpareto.space import FloatArray
+from fedpareto.store import Trial, history_of
+from fedpareto.study import Study
+
+
+@dataclass(frozen=True)
+class Point:
+    """A trial that was measured."""
+
+    trial: int
+    settings: dict[str, Any]
+    objectives: dict[str, float]
+    measures: dict[str, float]
+    spread: dict[str, float]
+    feasible: bool
+
+
+@dataclass(frozen=True)
+class View:
+    """What a study shows."""
+
+    study: Study
+    points: tuple[Point, ...]  # every trial that was measured
+    front: tuple[Point, ...]  # of the feasible ones; of all, where none is
+    failed: tuple[Trial, ...]
+    curve: tuple[float, ...]  # hypervolume after each finished trial
+    recommended: Point | None
+    why: str
+
+    @property
+    def evaluations(self) -> int:
+        return len(self.curve)
+
+    @property
+    def hypervolume(self) -> float:
+        return self.curve[-1] if self.curve else 0.0
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        return self.study.problem.objectives
+
+    @property
+    def reference(self) -> dict[str, float]:
+        return {o.name: o.reference for o in self.objectives}
+
+
+def view(study: Study, trials: Sequence[Trial]) -> View:
+    """Look at a study's trials."""
+    finished = [t for t in trials if t.state != "pending"]
+    objectives = study.problem.objectives
+    y = history_of(finished, [o.measure for o in objectives]).y
+    holds = feasible(objectives, y)
+    points = [_point(t, objectives, row, ok) for t, row, ok in zip(finished, y, holds, strict=True) if t.state == "done"]
+    front = best([p for p in points if p.feasible] or points, objectives)
+    chosen, why = recommend(front, objectives)
+    return View(study, tuple(points), tuple(front), tuple(t for t in finished if t.state == "failed"),
+                tuple(_curve(y, holds, reference(objectives))), chosen, why)
+
+
+def _point(trial: Trial, objectives: Sequence[Objective], row: FloatArray, holds: bool) -> Point:
+    values = {o.name: float(v) for o, v in zip(objectives, row, strict=True)}
+    return Point(trial.number, trial.settings, values, trial.measures, trial.spread, bool(holds))
+
+
+def _matrix(points: Sequence[Point], objectives: Sequence[Objective]) -> FloatArray:
+    return np.array([[p.objectives[o.name] for o in objectives] for p in points]).reshape(len(points), len(objectives))
+
+
+def best(points: Sequence[Point], objectives: Sequence[Objective]) -> list[Point]:
+    """Return the non-dominated points, one of equals, in the order of the first objective."""
+    y = _matrix(points, objectives)
+    front = {tuple(row): p for row, p, kept in reversed(list(zip(y, points, nondominated(y), strict=True))) if kept}
+    return [front[row] for row in sorted(front)]
+
+
+def _curve(y: FloatArray, holds: NDArray[np.bool_], corner: FloatArray) -> list[float]:
+    """Return the hypervolume of the feasible rows after each row."""
+    front, curve, volume = np.empty((0, y.shape[1])), [], 0.0
+    for row, ok in zip(y, holds, strict=True):
+        if ok and not (front <= row).all(axis=1).any():
+            front = np.vstack([front[~(row <= front).all(axis=1)], row])
+            volume = hypervolume(front, corner)
+        curve.append(volume)
+    return curve
+
+
+def recommend(front: Sequence[Point], objectives: Sequence[Objective]) -> tuple[Point | None, str]:
+    """Return the knee of a front and why: what its neighbours would gain and cost."""
+    if not front:
+        return None, "No trial was measured."
+    if not front[0].feasible:
+        return None, "No trial holds every limit: loosen a limit, widen a range or raise the budget."
+    if len(front) == 1:
+        return front[0], "The only point on the front: no other is as good in any objective without being worse in another."
+    i = knee(_matrix(front, objectives), reference(objectives))
+    text = "The knee: nearest to the best of every objective at once, each in units of the way from its best to its reference."
+    steps = [_step(front[i], front[j], objectives) for j in (i - 1, i + 1) if 0 <= j < len(front)]
+    return front[i], " ".join([text, *steps])
+
+
+def _step(here: Point, there: Point, objectives: Sequence[Objective]) -> str:
+    """Say what a move from one point of the front to another gains and costs."""
+    change = {o.name: there.objectives[o.name] - here.objectives[o.name] for o in objectives}
+    gains = [f"{-d:.3g} less {name}" for name, d in change.items() if d < 0]
+    costs = [f"{d:.3g} more {name}" for name, d in change.items() if d > 0]
+    return f"From here to trial {there.trial}: {' and '.join(gains)} for {' and '.join(costs)}."
+
+
+def pick(seen: View, limits: Mapping[str, float], prefer: str | None = None) -> tuple[Point, str]:
+    """Return the best point that holds these limits and the study's own, and why.
+
+    Best is the least of the preferred objective, the others breaking ties; without a preference, the knee of what is left.
+    """
+    names = [o.name for o in seen.objectives]
+    for name in [*limits, *([prefer] if prefer else [])]:
+        if name not in names:
+            raise SettingError(f"{name}: must be an objective of the study. {did_you_mean(name, names)}")
+    for name, limit in limits.items():
+        if math.isnan(limit):
+            raise SettingError(f"{name}: a limit must be a number, found {limit}.")
+    left = [p for p in seen.points if p.feasible and all(p.objectives[n] <= limit for n, limit in limits.items())]
+    asked = " and ".join(f"{name} ≤ {limit:g}" for name, limit in limits.items()) or "the study's own limits"
+    if not left:
+        raise SettingError(f"pick: some trial must hold {asked}, found none among {len(seen.points)}. "
+                           f"The least found: {_least(seen)}. Loosen a limit or raise the budget.")
+    front = best(left, seen.objectives)
+    if prefer:
+        order = [prefer, *(n for n in names if n != prefer)]
+        return min(front, key=lambda p: [p.objectives[n] for n in order]), f"The least {prefer} under {asked}."
+    chosen, why = recommend(front, seen.objectives)
+    assert chosen is not None
+    return chosen, f"Under {asked}: {why[0].lower()}{why[1:]}"
+
+
+def _least(seen: View) -> str:
+    if not seen.points:
+        return "nothing was measured"
+    return ", ".join(f"{o.name} {min(p.objectives[o.name] for p in seen.points):.4g}" for o in seen.objectives)

@@ -1,0 +1,40 @@
+"""A progress bar on stderr while a study runs; nothing where stderr is not a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+
+from fedpareto.report.points import View, view
+from fedpareto.store import Store
+from fedpareto.study import Study
+
+
+@contextlib.contextmanager
+def progress(study: Study) -> Iterator[Callable[[Store], None]]:
+    """Give a function to call after every block; it shows trials done, time left, hypervolume and the best so far."""
+    if not sys.stderr.isatty():
+        yield lambda store: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("trials"),
+               TimeRemainingColumn(elapsed_when_finished=True), TextColumn("{task.fields[seen]}"))
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(study.name, total=study.budget, seen="")
+
+        def watch(store: Store) -> None:
+            seen = view(study, store.trials())
+            bar.update(task, completed=seen.evaluations, seen=best_so_far(seen))
+
+        yield watch
+
+
+def best_so_far(seen: View) -> str:
+    """Return the hypervolume and the best point so far, in a few words."""
+    text = f"hypervolume {seen.hypervolume:.4f}"
+    if not seen.recommended:
+        return f"{text} · none within the limits yet"
+    return f"{text} · best " + ", ".join(f"{name} {v:.3g}" for name, v in seen.recommended.objectives.items())

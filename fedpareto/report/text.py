@@ -1,0 +1,94 @@
+"""What a study shows, as text for a terminal and as JSON or CSV for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from typing import Any
+
+from rich.table import Table
+
+from fedpareto.problem import Objective
+from fedpareto.report.points import Point, View
+
+
+def short(value: Any) -> str:
+    """Return a value as people read it: four significant digits."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
+
+
+def column(objective: Objective) -> str:
+    """Return an objective's heading; a proxy says that it is one."""
+    text = objective.name if objective.limit is None else f"{objective.name} ≤ {objective.limit:g}"
+    return f"{text} (proxy)" if objective.proxy else text
+
+
+def proxies(objectives: tuple[Objective, ...]) -> list[str]:
+    """Return a sentence for each objective that is only a proxy."""
+    return [f"{o.name} is a proxy ({o.proxy}), not a privacy guarantee." for o in objectives if o.proxy]
+
+
+def table(seen: View, most: int = 12) -> Table:
+    """Return the front as a table, thinned evenly to at most `most` rows; the recommended point is starred."""
+    names = [*(seen.front[0].settings if seen.front else ())]
+    out = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ["", "trial", *map(column, seen.objectives), *names]:
+        out.add_column(heading, justify="right", no_wrap=True)
+    for point in thinned(seen, most):
+        mark = "★" if point is seen.recommended else ""
+        values = [*point.objectives.values(), *point.settings.values()]
+        out.add_row(mark, str(point.trial), *map(short, values), style="bold green" if mark else None)
+    return out
+
+
+def thinned(seen: View, most: int) -> list[Point]:
+    """Return at most `most` points of the front, evenly spread, the recommended one among them."""
+    front = list(seen.front)
+    if len(front) <= most:
+        return front
+    rows = {round(i * (len(front) - 1) / (most - 1)) for i in range(most)}
+    if seen.recommended is not None:
+        rows.add(front.index(seen.recommended))
+    return [front[i] for i in sorted(rows)]
+
+
+def summary(seen: View) -> str:
+    """Return one line: evaluations, front, hypervolume and its reference."""
+    corner = ", ".join(f"{name} {value:g}" for name, value in seen.reference.items())
+    failed = f", {len(seen.failed)} failed" if seen.failed else ""
+    kept = "" if not seen.front or seen.front[0].feasible else ", none of them within the limits"
+    return (f"{seen.evaluations} trials{failed}; {len(seen.front)} on the front{kept}; hypervolume "
+            f"{seen.hypervolume:.4f} (reference {corner})")
+
+
+def _finite(values: dict[str, float]) -> dict[str, float | None]:
+    return {name: v if math.isfinite(v) else None for name, v in values.items()}
+
+
+def as_plain(point: Point) -> dict[str, Any]:
+    """Return a point as plain data."""
+    return {"trial": point.trial, "settings": point.settings, "objectives": point.objectives,
+            "measures": _finite(point.measures), "spread": _finite(point.spread), "feasible": point.feasible}
+
+
+def front_data(seen: View) -> dict[str, Any]:
+    """Return the front as plain data, the form of `fedpareto front --json`."""
+    return {"study": seen.study.name, "evaluations": seen.evaluations, "reference": seen.reference,
+            "hypervolume": seen.hypervolume, "proxies": {o.name: o.proxy for o in seen.objectives if o.proxy},
+            "recommended": seen.recommended.trial if seen.recommended else None,
+            "points": [as_plain(p) for p in seen.front]}
+
+
+def front_csv(seen: View) -> str:
+    """Return the front as CSV: trial, feasibility, objectives, settings, other measures."""
+    out = io.StringIO()
+    rows = [{"trial": p.trial, "feasible": p.feasible, **p.objectives, **p.settings, **_finite(p.measures)}
+            for p in seen.front]
+    names = list(rows[0]) if rows else ["trial", "feasible"]
+    writer = csv.DictWriter(out, names, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()

@@ -1,0 +1,346 @@
+"""The store: one study, one SQLite file. Its rows are the whole state; finished trials never change."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sqlite3
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedpareto.errors import ChangedStudy, LockedStore, StoreError
+from fedpareto.history import History
+from fedpareto.space import FloatArray
+
+APPLICATION = 0x46504152  # "FPAR", in the header of every database of ours
+
+MIGRATIONS = [
+    """
+    CREATE TABLE study (            -- one row
+        name TEXT NOT NULL,
+        identity TEXT NOT NULL,     -- JSON: the study file in full, but for its name and budget
+        repeats INTEGER NOT NULL    -- trainings per trial
+    );
+    CREATE TABLE trials (           -- one row per setting tried, in the order proposed
+        number INTEGER PRIMARY KEY, -- from 0
+        batch INTEGER NOT NULL,     -- which proposal of the optimizer, from 0
+        point TEXT NOT NULL,        -- JSON: where it lies in the unit cube
+        settings TEXT NOT NULL,     -- JSON: name → value, in real units
+        state TEXT NOT NULL,        -- pending, done or failed
+        measures TEXT,              -- JSON: name → mean over repeats
+        spread TEXT,                -- JSON: name → standard deviation over repeats
+        error TEXT                  -- why it failed
+    );
+    CREATE TABLE repeats (          -- one row per training
+        trial INTEGER NOT NULL REFERENCES trials (number),
+        repeat INTEGER NOT NULL,    -- from 0
+        measures TEXT NOT NULL,     -- JSON: name → value
+        error TEXT,                 -- why it failed
+        PRIMARY KEY (trial, repeat)
+    );
+    CREATE TABLE sessions (         -- one row per call of run
+        started TEXT NOT NULL,      -- UTC
+        seconds REAL NOT NULL,      -- until the last result
+        version TEXT NOT NULL,      -- of fedpareto
+        budget INTEGER NOT NULL
+    );
+    """,
+]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting tried."""
+
+    number: int
+    batch: int
+    point: tuple[float, ...]
+    settings: dict[str, Any]
+    state: str = "pending"
+    measures: dict[str, float] = field(default_factory=dict)  # mean over repeats
+    spread: dict[str, float] = field(default_factory=dict)  # standard deviation over repeats
+    error: str | None = None
+    repeats_left: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one training of a trial gave: measures, or the reason why not."""
+
+    trial: int
+    repeat: int
+    measures: dict[str, float]
+    error: str | None = None
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn what SQLite raises into an error that says what to do."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            raise LockedStore(f"{path}: must not be in use, found it locked by another process. Wait for that one to "
+                              "end, or give this run its own with --db.") from error
+        if "full" in text or "disk I/O" in text:
+            raise StoreError(f"{path}: needs free disk space, found: {text}. What was finished is kept; make room and "
+                             "run the same command again.") from error
+        raise StoreError(f"{path}: must be a database that can be opened and written, found: {text}.") from error
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"{path}: must be a fedpareto database, found: {error}. Name another file with --db.") from error
+
+
+def _floats(text: str | None) -> dict[str, float]:
+    return {name: math.nan if value is None else value for name, value in json.loads(text or "{}").items()}
+
+
+def _json(measures: Mapping[str, float]) -> str:
+    return json.dumps({name: float(v) if math.isfinite(v) else None for name, v in measures.items()})
+
+
+class Store:
+    """A study's database, open for reading (Store.read) or for writing by one process alone (Store.write)."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: sqlite3.Connection | None) -> None:
+        self.path = path
+        self._db = connection
+        self._lock = lock
+
+    @classmethod
+    def read(cls, path: str | Path) -> Store:
+        """Open a study's database to look at."""
+        path = Path(path)
+        if not path.is_file():
+            raise StoreError(f"{path}: must hold the study's results, found no such file. Run the study first: "
+                             "fedpareto run STUDY")
+        with _explained(path):
+            db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5, isolation_level=None)
+            _check_ours(path, db)
+        return cls(path, db, None)
+
+    @classmethod
+    def write(cls, path: str | Path, name: str, identity: Mapping[str, Any], repeats: int) -> Store:
+        """Open the database of this study to continue it, or create it."""
+        path = Path(path)
+        if not path.parent.is_dir():
+            raise StoreError(f"{path}: must be in a folder that exists, found no folder {path.parent}.")
+        if path.exists() and not path.is_file():
+            raise StoreError(f"{path}: must be a file, found something else there. Name a file with --db.")
+        new = not path.exists() or path.stat().st_size == 0
+        lock = _take_lock(path)
+        try:
+            with _explained(path):
+                if not new:
+                    with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as look:
+                        _check_ours(path, look)
+                db = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
+                store = cls(path, db, lock)
+                store._prepare(name, identity, repeats)
+            store.check(identity)
+        except BaseException:
+            _release(path, lock)
+            if new:
+                for leftover in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
+                    leftover.unlink(missing_ok=True)
+            raise
+        return store
+
+    def _prepare(self, name: str, identity: Mapping[str, Any], repeats: int) -> None:
+        """Bring the tables up to date and, in a new database, write down which study it is."""
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        with self._transaction():
+            (version,) = self._db.execute("PRAGMA user_version").fetchone()
+            for script in MIGRATIONS[version:]:
+                for statement in script.split(";"):
+                    self._db.execute(statement)
+            self._db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            self._db.execute(f"PRAGMA application_id = {APPLICATION}")
+            if not self._db.execute("SELECT 1 FROM study").fetchone():
+                self._db.execute("INSERT INTO study VALUES (?, ?, ?)", (name, json.dumps(identity), repeats))
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with _explained(self.path):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        with _explained(self.path):
+            return self._db.execute(query, values).fetchall()
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Which study this is: its file in full, but for its name and budget."""
+        stored: dict[str, Any] = json.loads(self._rows("SELECT identity FROM study")[0][0])
+        return stored
+
+    def check(self, identity: Mapping[str, Any]) -> None:
+        """Refuse a study other than the one whose rows these are."""
+        changed = differences(self.identity, json.loads(json.dumps(identity)))
+        if changed:
+            raise ChangedStudy(
+                f"{self.path}: must belong to this study, found one that differs in {'; '.join(changed)}. "
+                "To continue that study, undo the change (the budget may change freely); "
+                "to start the changed one beside it, name a new database with --db.")
+
+    def close(self) -> None:
+        with _explained(self.path):
+            self._db.close()
+        if self._lock is not None:
+            _release(self.path, self._lock)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def repeats(self) -> int:
+        return int(self._rows("SELECT repeats FROM study")[0][0])
+
+    def __len__(self) -> int:
+        """The number of trials, finished or not."""
+        return int(self._rows("SELECT count(*) FROM trials")[0][0])
+
+    def trials(self, state: str | None = None) -> list[Trial]:
+        """Return all trials in order, or those in one state."""
+        repeats, seen = self.repeats, self._repeats_done()
+        where = " WHERE state = ?" if state else ""
+        rows = self._rows(f"SELECT * FROM trials{where} ORDER BY number", *([state] if state else []))
+        return [_trial(row, tuple(r for r in range(repeats) if r not in seen.get(row[0], ()))) for row in rows]
+
+    def _repeats_done(self) -> dict[int, set[int]]:
+        """Return which repeats the pending trials have behind them."""
+        done: dict[int, set[int]] = {}
+        pending = "SELECT trial, repeat FROM repeats JOIN trials ON trial = number WHERE state = 'pending'"
+        for trial, repeat in self._rows(pending):
+            done.setdefault(trial, set()).add(repeat)
+        return done
+
+    def seconds(self) -> float:
+        """Return the wall-clock time of all sessions together."""
+        return float(self._rows("SELECT coalesce(sum(seconds), 0) FROM sessions")[0][0])
+
+    def repeat_measures(self, trial: int) -> list[dict[str, float]]:
+        """Return the measures of each training of a trial."""
+        rows = self._rows("SELECT measures FROM repeats WHERE trial = ? ORDER BY repeat", trial)
+        return [_floats(text) for (text,) in rows]
+
+    def begin_session(self, version: str, budget: int) -> None:
+        """Note that a run starts."""
+        started = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+        with self._transaction():
+            self._db.execute("INSERT INTO sessions VALUES (?, 0, ?, ?)", (started, version, budget))
+        self._clock = time.monotonic()
+
+    def add(self, batch: int, x: FloatArray, settings: Sequence[Mapping[str, Any]]) -> None:
+        """Append points x [n,d] of a batch as pending trials."""
+        first = len(self)
+        rows = [(first + i, batch, json.dumps(point.tolist()), json.dumps(dict(values)))
+                for i, (point, values) in enumerate(zip(x, settings, strict=True))]
+        with self._transaction():
+            self._db.executemany("INSERT INTO trials VALUES (?, ?, ?, ?, 'pending', NULL, NULL, NULL)", rows)
+
+    def record(self, results: Sequence[Result]) -> None:
+        """Append results; a trial whose last repeat is among them is finished."""
+        repeats = self.repeats
+        with self._transaction():
+            for r in results:
+                self._db.execute("INSERT INTO repeats VALUES (?, ?, ?, ?)",
+                                 (r.trial, r.repeat, _json(r.measures), r.error))
+            for trial in sorted({r.trial for r in results}):
+                self._finish(trial, repeats)
+            self._db.execute("UPDATE sessions SET seconds = ? WHERE rowid = (SELECT max(rowid) FROM sessions)",
+                             (round(time.monotonic() - self._clock, 3),))
+
+    def _finish(self, trial: int, repeats: int) -> None:
+        query = "SELECT measures, error FROM repeats WHERE trial = ? ORDER BY repeat"
+        rows = self._db.execute(query, (trial,)).fetchall()
+        if len(rows) < repeats:
+            return
+        error = next((f"{error} (repeat {i})" if repeats > 1 else error for i, (_, error) in enumerate(rows) if error), None)
+        measured = [_floats(text) for text, _ in rows]
+        names = [name for name in measured[0] if all(name in m for m in measured)]
+        columns = {name: [m[name] for m in measured] for name in names}
+        mean = {name: math.fsum(c) / len(c) for name, c in columns.items()}
+        spread = {name: statistics.stdev(c) if len(c) > 1 and all(map(math.isfinite, c)) else 0.0 if len(c) == 1 else math.nan
+                  for name, c in columns.items()}
+        self._db.execute("UPDATE trials SET state = ?, measures = ?, spread = ?, error = ? WHERE number = ?",
+                         ("failed" if error else "done", _json(mean), _json(spread), error, trial))
+
+    def history(self, measures: Sequence[str]) -> History:
+        """Return what is known: every finished trial, with these measures as objectives."""
+        return history_of([t for t in self.trials() if t.state != "pending"], measures)
+
+
+def history_of(trials: Sequence[Trial], measures: Sequence[str]) -> History:
+    """Return finished trials as a history; a failed one has nan for objectives."""
+    n = len(trials)
+    x = np.array([t.point for t in trials], dtype=np.float64).reshape(n, len(trials[0].point) if trials else 0)
+    rows = [[t.measures.get(m, math.nan) if t.state == "done" else math.nan for m in measures] for t in trials]
+    y = np.array(rows, dtype=np.float64).reshape(n, len(measures))
+    return History(x, y, np.array([t.batch for t in trials], dtype=np.int64))
+
+
+def differences(stored: Any, found: Any, key: str = "") -> list[str]:
+    """Return what differs between two descriptions of a study, each with its key."""
+    if isinstance(stored, dict) and isinstance(found, dict):
+        keys = [*stored, *(k for k in found if k not in stored)]
+        inner = [differences(stored.get(k), found.get(k), f"{key}.{k}" if key else k) for k in keys]
+        return [change for changes in inner for change in changes]
+    return [] if stored == found else [f"{key} ({stored} there, {found} here)"]
+
+
+def _trial(row: tuple[Any, ...], repeats_left: tuple[int, ...]) -> Trial:
+    number, batch, point, settings, state, measures, spread, error = row
+    left = repeats_left if state == "pending" else ()
+    return Trial(number, batch, tuple(json.loads(point)), json.loads(settings), state, _floats(measures), _floats(spread),
+                 error, left)
+
+
+def _check_ours(path: Path, db: sqlite3.Connection) -> None:
+    (application,), (version,) = (db.execute(f"PRAGMA {p}").fetchone() for p in ("application_id", "user_version"))
+    if application != APPLICATION:
+        raise StoreError(f"{path}: must be a fedpareto database, found one of another program. It was left as it is; "
+                         "name another file with --db.")
+    if version > len(MIGRATIONS):
+        raise StoreError(f"{path}: must be of version {len(MIGRATIONS)} or older, found version {version}. "
+                         "Install a newer fedpareto.")
+
+
+def _lock_path(path: Path) -> Path:
+    return path.with_name(path.name + "-lock")
+
+
+def _take_lock(path: Path) -> sqlite3.Connection:
+    """Hold a lock that ends with the process, however it ends."""
+    try:
+        lock = sqlite3.connect(_lock_path(path), timeout=0, isolation_level=None, check_same_thread=False)
+        lock.execute("BEGIN EXCLUSIVE")
+        return lock
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error):
+            raise StoreError(f"{path}: must be in a folder that can be written to, found: {error}.") from error
+        raise LockedStore(f"{path}: must not be in use, found another run of this study at work. Wait for it to end, or "
+                          "give this run its own database with --db.") from error
+
+
+def _release(path: Path, lock: sqlite3.Connection) -> None:
+    _lock_path(path).unlink(missing_ok=True)
+    lock.close()
