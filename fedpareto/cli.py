@@ -44,6 +44,7 @@ def run(study_file: Path, db: Path | None, budget: int | None, seed: int | None,
     It can be stopped or killed at any time: the same command goes on where it stood.
     """
     from fedpareto.loop import run as run_study
+    from fedpareto.report import write_page
     from fedpareto.report.progress import progress
     from fedpareto.study import load_study
 
@@ -52,10 +53,10 @@ def run(study_file: Path, db: Path | None, budget: int | None, seed: int | None,
         store = run_study(study, db, watch=watch)
     with store:
         seen = _look(study, store)
-        written = _write_report(seen, store.path.with_suffix(".html"))
+        page = write_page(seen, store.path.with_suffix(".html"))
         _print_front(seen, as_json)
         if not as_json:
-            _print_rest(seen, store, written)
+            _print_rest(seen, store, page)
 
 
 @cli.command()
@@ -190,7 +191,7 @@ def _print_front(seen: View, as_json: bool) -> None:
         console.print(line, markup=False)
 
 
-def _print_rest(seen: View, store: Store, written: list[Path]) -> None:
+def _print_rest(seen: View, store: Store, page: Path) -> None:
     from fedpareto.report.text import short
 
     if seen.recommended:
@@ -200,9 +201,7 @@ def _print_rest(seen: View, store: Store, written: list[Path]) -> None:
     if seen.failed:
         click.echo(f"failed: trial {seen.failed[0].number}: {seen.failed[0].error}"
                    + (f" (and {len(seen.failed) - 1} more)" if len(seen.failed) > 1 else ""))
-    click.echo(f"\nstudy   {seen.study.path}\nrows    {store.path}\npage    {written[0]}")
-    if written[1:]:
-        click.echo("figures " + " ".join(map(str, written[1:])))
+    click.echo(f"\nstudy  {seen.study.path}\nrows   {store.path}\npage   {page}")
 
 
 def _limit(text: str) -> tuple[str, float]:

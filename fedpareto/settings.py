@@ -171,4 +171,6 @@ def plain(thing: Any) -> Any:
         return {name: plain(value) for name, value in held.items() if value is not None}
     if isinstance(thing, list | tuple):
         return [plain(value) for value in thing]
-    return thing
+    if isinstance(thing, str | int | float | None):
+        return thing
+    return f"{thing.__module__}:{thing.__qualname__}" if hasattr(thing, "__qualname__") else repr(thing)

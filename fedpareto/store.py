@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import sqlite3
-import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -113,6 +113,7 @@ class Store:
         self.path = path
         self._db = connection
         self._lock = lock
+        self._finished: list[Trial] = []  # the first trials, as far as all are finished: those never change
 
     @classmethod
     def read(cls, path: str | Path) -> Store:
@@ -221,9 +222,11 @@ class Store:
     def trials(self, state: str | None = None) -> list[Trial]:
         """Return all trials in order, or those in one state."""
         repeats, seen = self.repeats, self._repeats_done()
-        where = " WHERE state = ?" if state else ""
-        rows = self._rows(f"SELECT * FROM trials{where} ORDER BY number", *([state] if state else []))
-        return [_trial(row, tuple(r for r in range(repeats) if r not in seen.get(row[0], ()))) for row in rows]
+        rows = self._rows("SELECT * FROM trials WHERE number >= ? ORDER BY number", len(self._finished))
+        fresh = [_trial(row, tuple(r for r in range(repeats) if r not in seen.get(row[0], ()))) for row in rows]
+        whole = self._finished + fresh
+        self._finished += itertools.takewhile(lambda t: t.state != "pending", fresh)
+        return [t for t in whole if state in (None, t.state)]
 
     def _repeats_done(self) -> dict[int, set[int]]:
         """Return which repeats the pending trials have behind them."""
@@ -232,6 +235,10 @@ class Store:
         for trial, repeat in self._rows(pending):
             done.setdefault(trial, set()).add(repeat)
         return done
+
+    def trainings(self) -> int:
+        """Return how many trainings are on record, a trial's repeats counted one by one."""
+        return int(self._rows("SELECT count(*) FROM repeats")[0][0])
 
     def seconds(self) -> float:
         """Return the wall-clock time of all sessions together."""
@@ -279,14 +286,18 @@ class Store:
         names = [name for name in measured[0] if all(name in m for m in measured)]
         columns = {name: [m[name] for m in measured] for name in names}
         mean = {name: math.fsum(c) / len(c) for name, c in columns.items()}
-        spread = {name: statistics.stdev(c) if len(c) > 1 and all(map(math.isfinite, c)) else 0.0 if len(c) == 1 else math.nan
-                  for name, c in columns.items()}
+        spread = {name: _deviation(c, mean[name]) for name, c in columns.items()}
         self._db.execute("UPDATE trials SET state = ?, measures = ?, spread = ?, error = ? WHERE number = ?",
                          ("failed" if error else "done", _json(mean), _json(spread), error, trial))
 
     def history(self, measures: Sequence[str]) -> History:
         """Return what is known: every finished trial, with these measures as objectives."""
         return history_of([t for t in self.trials() if t.state != "pending"], measures)
+
+
+def _deviation(values: Sequence[float], mean: float) -> float:
+    """Return the sample standard deviation, 0 for a single value."""
+    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / max(1, len(values) - 1))
 
 
 def history_of(trials: Sequence[Trial], measures: Sequence[str]) -> History:

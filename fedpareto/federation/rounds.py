@@ -13,7 +13,7 @@ from torch import Tensor
 from fedpareto.federation.data import Dataset
 from fedpareto.federation.draws import cohort, epoch_batches, participants, step_batches
 from fedpareto.federation.split import Indices, Split, iid
-from fedpareto.federation.train import Params, Stack, local_training, losses, seeded, unflatten
+from fedpareto.federation.train import Params, Stack, local_training, losses, seeded, threads_for, unflatten
 from fedpareto.mechanisms import Mechanism, Upload
 from fedpareto.noise import derive, stream
 from fedpareto.space import FloatArray
@@ -61,7 +61,13 @@ class Setup:
 
 def train(setup: Setup, values: Mapping[str, Tensor], slots: int) -> Trace:
     """Train R federations whose settings are values, name → [R]; slots is the largest cohort there can be."""
-    stack, split = setup.build(), setup.train_split()
+    stack = setup.build()
+    with threads_for(3 * stack.size * len(values["rounds"]) * slots * setup.training.batch_size):
+        return _train(setup, stack, values, slots)
+
+
+def _train(setup: Setup, stack: Stack, values: Mapping[str, Tensor], slots: int) -> Trace:
+    split = setup.train_split()
     R = len(values["rounds"])
     inputs, labels = _tensors(setup.data.x_train, setup.data), torch.from_numpy(setup.data.y_train)
     judge = Judge.of(setup)

@@ -6,7 +6,8 @@ share one gather of its images.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,8 @@ from torch.func import functional_call, vmap
 from torch.nn.functional import cross_entropy
 
 Params = list[Tensor]
+
+SMALL = 5e7
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,17 @@ def unflatten(flat: Tensor, like: Params) -> Params:
     """Cut vectors [R,P] into parameters [R,...]."""
     pieces = torch.split(flat, [p.numel() for p in like], dim=1)
     return [piece.view(-1, *p.shape) for piece, p in zip(pieces, like, strict=True)]
+
+
+@contextlib.contextmanager
+def threads_for(work: float) -> Iterator[None]:
+    """Use one thread where a step has little work, in multiplications: waking a second one would cost more than it gives."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if work < SMALL else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:

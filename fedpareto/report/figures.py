@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpareto.errors import MissingPackage
-from fedpareto.report.text import column
 from fedpareto.report.points import Point, View, best
+from fedpareto.report.text import column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

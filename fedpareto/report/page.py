@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto import __version__
+from fedpareto.report.points import View
 from fedpareto.report.text import as_plain, column, proxies, summary
 from fedpareto.report.toml import to_toml
-from fedpareto.report.points import View
 
 
 def page(seen: View) -> str:

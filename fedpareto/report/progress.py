@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from typing import TextIO
 
 from fedpareto.report.points import View, view
 from fedpareto.store import Store
@@ -12,9 +13,10 @@ from fedpareto.study import Study
 
 
 @contextlib.contextmanager
-def progress(study: Study) -> Iterator[Callable[[Store], None]]:
+def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[Store], None]]:
     """Give a function to call after every block; it shows trials done, time left, hypervolume and the best so far."""
-    if not sys.stderr.isatty():
+    stream = stream or sys.stderr
+    if not stream.isatty():
         yield lambda store: None
         return
     from rich.console import Console
@@ -22,12 +24,16 @@ def progress(study: Study) -> Iterator[Callable[[Store], None]]:
 
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("trials"),
                TimeRemainingColumn(elapsed_when_finished=True), TextColumn("{task.fields[seen]}"))
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(study.name, total=study.budget, seen="")
+    with Progress(*columns, console=Console(file=stream)) as bar:
+        task, evaluations = bar.add_task(study.name, total=study.budget, seen=""), -1
 
         def watch(store: Store) -> None:
-            seen = view(study, store.trials())
-            bar.update(task, completed=seen.evaluations, seen=best_so_far(seen))
+            nonlocal evaluations
+            bar.update(task, completed=store.trainings() / study.repeats)
+            trials = [t for t in store.trials() if t.state != "pending"]
+            if len(trials) > evaluations:
+                evaluations = len(trials)
+                bar.update(task, seen=best_so_far(view(study, trials)))
 
         yield watch
 

@@ -1,0 +1,106 @@
+"""What several test files share: a tiny study that runs in a moment, and the command line called in place."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("tests", deadline=None, derandomize=True, max_examples=100)
+settings.register_profile("wide", deadline=None, max_examples=2000)
+settings.load_profile("tests")  # pytest --hypothesis-profile=wide looks further
+
+STUDY = """\
+name = "tiny"
+seed = 1
+budget = 2
+
+[data]
+name = "digits"
+clients = 4
+
+[model]
+name = "lr"
+
+[training]
+rounds = 1
+local_steps = 1
+batch_size = 8
+learning_rate = { low = 0.01, high = 0.5, log = true }
+
+[mechanism]
+name = "randomization"
+sigma = { low = 0.01, high = 1.0, log = true }
+clipping_norm = [0.5, 4.0]
+
+[objectives.utility_loss]
+measure = "test_error"
+
+[objectives.leakage]
+measure = "kang23_eq13"
+limit = 0.8
+
+[optimizer]
+name = "nsga2"
+population = 2
+"""
+
+
+class Finished(NamedTuple):
+    """What a call of the command line left behind."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def study_text() -> str:
+    """A valid study file: two trials of one round, on the digits."""
+    return STUDY
+
+
+@pytest.fixture
+def tiny_study(tmp_path: Path) -> Path:
+    """The path of a valid study file, alone in its folder."""
+    path = tmp_path / "tiny.toml"
+    path.write_text(STUDY, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def _finished_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from fedpareto import load_study, run
+
+    path = tmp_path_factory.mktemp("finished") / "tiny.toml"
+    path.write_text(STUDY, encoding="utf-8")
+    run(load_study(path)).close()
+    return path
+
+
+@pytest.fixture
+def finished_study(_finished_once: Path, tiny_study: Path) -> Path:
+    """The path of a valid study file whose database, beside it, holds two finished trials."""
+    shutil.copy(_finished_once.with_suffix(".db"), tiny_study.with_suffix(".db"))
+    return tiny_study
+
+
+@pytest.fixture
+def fedpareto(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Finished]:
+    """The command line, called in this process: fedpareto("run", path)."""
+    from fedpareto.cli import main
+
+    def call(*words: object) -> Finished:
+        monkeypatch.setattr(sys, "argv", ["fedpareto", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capsys.readouterr()
+        return Finished(ended.value.code, shown.out, shown.err)
+
+    return call

@@ -1,0 +1,79 @@
+"""The page and the figures."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+from dataclasses import replace
+
+import pytest
+
+from fedpareto import load_study, run, view, write_page
+from fedpareto.errors import MissingPackage
+from fedpareto.report.figures import write_figures
+from fedpareto.report.page import page
+from fedpareto.report.toml import to_toml
+
+from .test_points import study, trials
+
+
+def data_of(html):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.S)[1])
+
+
+def test_the_page_holds_every_trial_and_loads_nothing():
+    seen = view(study(limit=0.8), trials((0.5, 0.5), (0.2, 0.7), (0.1, 0.9), failed=["training diverged in round 1"]))
+    html = page(seen)
+    data = data_of(html)
+    assert [p["trial"] for p in data["points"]] == [0, 1, 2]
+    assert data["failed"][0]["error"] == "training diverged in round 1"
+    assert data["recommended"] == seen.recommended.trial
+    assert not re.search(r"""(src|href)\s*=\s*["']?https?:|@import|url\(""", html)
+
+
+def test_a_name_with_markup_is_shown_and_not_run():
+    nasty = '</script><script>alert(1)</script><img src=x onerror="alert(2)">{{data}}'
+    html = page(view(replace(study(), name=nasty), trials((0.5, 0.5))))
+    assert "<script>alert" not in html
+    assert "<img" not in html
+    assert html.count("</script>") == 2
+    assert data_of(html)["study"] == nasty
+
+
+@pytest.mark.parametrize("rows", [[], [(0.5, 0.5)], [(0.5, 0.5), (0.2, 0.7)]])
+def test_a_page_and_figures_can_be_made_of_any_number_of_trials(rows, tmp_path):
+    seen = view(study(), trials(*rows))
+    write_page(seen, tmp_path / "p.html")
+    assert [p.name for p in write_figures(seen, tmp_path / "p")] == ["p-front.png", "p-hypervolume.png"]
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_figures_can_be_made_of_one_and_of_three_objectives(m, tmp_path):
+    rows = [tuple((0.1 * i, 1 - 0.1 * i, 0.05 * i)[:m]) for i in range(8)]
+    assert len(write_figures(view(study(m=m), trials(*rows)), tmp_path / "p")) == 2
+
+
+def test_without_matplotlib_the_error_names_the_install_command(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingPackage, match=r"needs the package matplotlib, which is not installed. Install it: "
+                                             r"pip install 'fedpareto\[figures\]'"):
+        write_figures(view(study(), trials((0.5, 0.5))), tmp_path / "p")
+
+
+def test_a_study_written_as_toml_reads_back_as_the_same_study(tiny_study):
+    loaded = load_study(tiny_study)
+    text = to_toml(loaded.description).replace("local_epochs = 0\n", "")
+    again = tiny_study.with_name("again.toml")
+    again.write_text(text)
+    assert load_study(again).identity == loaded.identity
+    assert tomllib.loads(to_toml({"a": {"b": "ü\"\n", "c": [1, 2.5, True]}})) == {"a": {"b": "ü\"\n", "c": [1, 2.5, True]}}
+
+
+def test_the_page_says_how_the_study_was_asked(tiny_study):
+    with run(load_study(tiny_study)) as store:
+        data = data_of(page(view(load_study(tiny_study), store.trials())))
+    assert 'measure = "kang23_eq13"' in data["file"]
+    assert data["proxies"] == ["leakage is a proxy (Kang 2023, Eq. 13), not a privacy guarantee."]
+    assert "seed 1" in data["made"]

@@ -1,0 +1,160 @@
+"""The command line, as a user types it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from fedpareto import load_study
+
+
+@pytest.fixture
+def study(tiny_study):
+    """A small study with a front worth a look."""
+    text = tiny_study.read_text().replace("budget = 2", "budget = 12")
+    tiny_study.write_text(text)
+    return tiny_study
+
+
+@pytest.fixture
+def done(study, fedpareto):
+    status, _, err = fedpareto("run", study)
+    assert status == 0, err
+    return study
+
+
+def test_run_tells_the_front_the_recommendation_and_where_everything_is(study, fedpareto):
+    status, out, err = fedpareto("run", study)
+    assert (status, err) == (0, "")
+    assert "12 trials" in out
+    assert "hypervolume" in out
+    assert "(reference utility_loss 1, leakage 1)" in out
+    assert "recommended ★ trial" in out
+    assert "leakage is a proxy (Kang 2023, Eq. 13), not a privacy guarantee." in out
+    for suffix in (".toml", ".db", ".html"):
+        assert str(study.with_suffix(suffix)) in out
+        assert study.with_suffix(suffix).exists()
+
+
+def test_front_prints_the_promised_json(done, fedpareto):
+    status, out, _ = fedpareto("front", done, "--json")
+    front = json.loads(out)
+    assert status == 0
+    assert {"study", "evaluations", "reference", "hypervolume", "points"} <= set(front)
+    assert front["evaluations"] == 12
+    assert front["reference"] == {"utility_loss": 1.0, "leakage": 1.0}
+    for point in front["points"]:
+        assert {"trial", "settings", "objectives", "measures", "feasible"} <= set(point)
+        assert point["objectives"]["leakage"] == point["measures"]["kang23_eq13"]
+        assert point["feasible"] == (point["objectives"]["leakage"] <= 0.8)
+
+
+def test_front_prints_csv_with_one_row_per_point(done, fedpareto):
+    rows = list(csv.DictReader(io.StringIO(fedpareto("front", done, "--csv")[1])))
+    points = json.loads(fedpareto("front", done, "--json")[1])["points"]
+    assert [int(r["trial"]) for r in rows] == [p["trial"] for p in points]
+    assert [float(r["sigma"]) for r in rows] == [p["settings"]["sigma"] for p in points]
+
+
+def test_front_refuses_two_forms_at_once(done, fedpareto):
+    assert fedpareto("front", done, "--json", "--csv")[2] == (
+        "error: front: --json and --csv exclude one another, found both. Leave one out.\n")
+
+
+def test_a_picked_point_holds_the_limit_and_its_study_file_runs(done, fedpareto, tmp_path):
+    ready = tmp_path / "ready.toml"
+    status, out, _ = fedpareto("pick", done, "--limit", "leakage=0.7", "--prefer", "utility_loss", "--output", ready, "--json")
+    picked = json.loads(out)
+    assert status == 0
+    assert picked["objectives"]["leakage"] <= 0.7
+    assert tomllib.loads(ready.read_text())["mechanism"]["sigma"] == picked["settings"]["sigma"]
+    assert fedpareto("run", ready)[0] == 0
+    again = json.loads(fedpareto("front", ready, "--json")[1])
+    assert again["evaluations"] == 1
+    assert again["points"][0]["measures"]["kang23_eq13"] == picked["measures"]["kang23_eq13"]
+
+
+def test_pick_prints_settings_and_a_ready_study_file(done, fedpareto):
+    _, out, _ = fedpareto("pick", done, "--limit", "leakage=0.7")
+    assert "Under leakage ≤ 0.7: the" in out
+    assert "sigma = " in out
+    assert tomllib.loads(out[out.index("# a study file"):])["budget"] == 1
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["--limit", "leakage"], "error: --limit: must be NAME=VALUE with a number, found 'leakage'."),
+    (["--limit", "leakge=1"], "error: leakge: must be an objective of the study. Did you mean 'leakage'?"),
+    (["--limit", "leakage=nan"], "error: leakage: a limit must be a number, found nan."),
+    (["--prefer", "speed"], "error: speed: must be an objective of the study. Known: leakage, utility_loss."),
+    (["--limit", "utility_loss=-1"], "error: pick: some trial must hold utility_loss ≤ -1, found none among 12."),
+])
+def test_pick_says_what_is_wrong_with_its_words(done, fedpareto, words, message):
+    status, _, err = fedpareto("pick", done, *words)
+    assert status == 2
+    assert err.startswith(message)
+
+
+def test_report_writes_a_page_and_figures_beside_it(done, fedpareto, tmp_path):
+    _, out, _ = fedpareto("report", done, "--output", tmp_path / "out.html")
+    assert out.split() == [str(tmp_path / name) for name in ("out.html", "out-front.png", "out-hypervolume.png")]
+    assert (tmp_path / "out-front.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_report_that_cannot_be_written_is_an_error(done, fedpareto, tmp_path):
+    status, _, err = fedpareto("report", done, "--output", tmp_path / "nowhere" / "out.html")
+    assert status == 2
+    assert err.startswith(f"error: {tmp_path / 'nowhere' / 'out.html'}: must be readable and writable, found: No such file")
+
+
+def test_verify_agrees_with_an_honest_study(done, fedpareto):
+    said = f"{done.with_suffix('.db')}: all 12 proposals follow from the rows before them\n"
+    assert fedpareto("verify", done)[:2] == (0, said)
+
+
+def test_a_seed_from_the_command_line_is_found_again_in_the_database(study, fedpareto, tmp_path):
+    db = tmp_path / "seeded.db"
+    assert fedpareto("run", study, "--seed", 5, "--budget", 4, "--db", db)[0] == 0
+    assert json.loads(fedpareto("front", study, "--db", db, "--json")[1])["evaluations"] == 4
+    assert fedpareto("verify", study, "--db", db)[0] == 0
+
+
+def test_a_changed_study_is_refused_with_both_ways_out(done, fedpareto):
+    done.write_text(done.read_text().replace("rounds = 1", "rounds = 2"))
+    for verb in ("run", "front", "verify"):
+        status, _, err = fedpareto(verb, done)
+        assert status == 2
+        assert "found one that differs in training.rounds (1 there, 2 here)" in err
+        assert "undo the change" in err
+        assert "name a new database with --db" in err
+
+
+def test_looking_before_running_says_to_run(study, fedpareto):
+    assert fedpareto("front", study) == (2, "", f"error: {study.with_suffix('.db')}: must hold the study's results, found no "
+                                                 "such file. Run the study first: fedpareto run STUDY\n")
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["fly"], "error: No such command 'fly'."), (["run"], "error: Missing argument 'STUDY'."),
+    (["run", "s.toml", "--budget", "many"], "error: Invalid value for '--budget': 'many' is not a valid integer."),
+])
+def test_a_wrong_word_is_one_error_and_status_2(fedpareto, words, message):
+    status, _, err = fedpareto(*words)
+    assert (status, err.startswith(message)) == (2, True)
+
+
+def test_nothing_but_results_is_printed_where_there_is_no_terminal(study):
+    done = subprocess.run([sys.executable, "-m", "fedpareto", "run", str(study)], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert load_study(study).name in done.stdout
+
+
+def test_a_closed_pipe_is_not_an_error(done):
+    command = f"{sys.executable} -m fedpareto front {done} --json | head -c 10"
+    finished = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert finished.stderr == ""

@@ -1,0 +1,90 @@
+"""A trial that fails is a row that says so; a block too large for memory is halved."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from fedpareto import Float, Objective, Space
+from fedpareto.errors import DataError
+from fedpareto.evaluate import here
+from fedpareto.noise import derive
+from fedpareto.store import Trial
+
+
+@dataclass(frozen=True)
+class Square:
+    """x² with a memory of so many rows, and a value of x that breaks it."""
+
+    memory: int = 100
+    breaks_at: float = -1.0
+    raises: type[Exception] = ValueError
+    block: int = 8
+    calls: list[int] = field(default_factory=list)
+
+    space = Space((Float("x", 0.0, 10.0),))
+    objectives = (Objective("y"),)
+    failures = {"lost_in": "lost in round {:.0f}"}  # noqa: RUF012
+
+    def measure(self, values, seeds):
+        self.calls.append(len(seeds))
+        if self.block > self.memory:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 3.00 GiB")
+        if self.breaks_at in values["x"]:
+            raise self.raises(f"cannot take x = {self.breaks_at}\nsecond line")
+        x = np.array(values["x"])
+        return {"y": np.where(x == 7, np.nan, x**2), "lost_in": np.where(x == 6, 3.0, np.nan), "seed": np.array(seeds, float)}
+
+
+def trials(n, repeats=(0,)):
+    return [Trial(i, 0, (i / 10,), {"x": float(i)}, repeats_left=tuple(repeats)) for i in range(n)]
+
+
+def collect(problem, todo, seed=0):
+    return [result for block in here(problem, todo, seed) for result in block]
+
+
+def test_every_repeat_of_every_trial_is_measured_in_full_blocks():
+    problem = Square(block=3)
+    results = collect(problem, trials(5, repeats=(0, 1)))
+    assert [(r.trial, r.repeat) for r in results] == [(t, r) for r in (0, 1) for t in range(5)]
+    assert problem.calls == [3, 2, 3, 2]
+
+
+def test_trials_of_one_repeat_share_their_seed():
+    results = collect(Square(), trials(3, repeats=(0, 2)), seed=9)
+    assert {(r.repeat, r.measures["seed"]) for r in results} == {(r, float(derive(9, "repeat", r))) for r in (0, 2)}
+
+
+def test_a_culprit_fails_alone_with_its_reason():
+    results = collect(Square(breaks_at=4.0), trials(6))
+    assert [r.error for r in results] == [None, None, None, None, "ValueError: cannot take x = 4.0", None]
+    assert results[5].measures["y"] == 25.0
+
+
+def test_a_measure_that_is_not_finite_fails_the_trial():
+    results = collect(Square(), trials(8))
+    assert results[7].error == "y must be a finite number, found nan"
+    assert results[6].error == "lost in round 3"
+
+
+def test_running_out_of_memory_halves_the_block_and_says_so(caplog):
+    problem = Square(memory=2)
+    with caplog.at_level(logging.WARNING, "fedpareto"):
+        results = collect(problem, trials(8))
+    assert [r.error for r in results[:6]] == [None] * 6
+    assert "out of memory: going on with blocks of 4" in caplog.text
+    assert "out of memory: going on with blocks of 2" in caplog.text
+
+
+def test_a_trial_too_large_even_alone_fails_with_that_reason():
+    results = collect(Square(memory=0), trials(2))
+    assert all(r.error.startswith("out of memory, even trained alone: CUDA out of memory") for r in results)
+
+
+def test_what_the_user_must_mend_stops_the_run():
+    with pytest.raises(DataError, match="cannot take"):
+        collect(Square(breaks_at=1.0, raises=DataError), trials(3))

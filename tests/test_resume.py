@@ -1,0 +1,131 @@
+"""Kill a study anywhere, run it again, and it ends where it would have ended."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fedpareto import Store, load_study, run, verify
+
+STUDY = """
+name = "killed"
+seed = 4
+budget = 44
+repeats = 2
+block = 2
+[data]
+clients = 6
+[model]
+name = "mlp"
+hidden = [16]
+[training]
+rounds = 8
+local_epochs = 1
+batch_size = 8
+learning_rate = { low = 0.01, high = 0.5, log = true }
+[mechanism]
+name = "randomization"
+sigma = { low = 0.001, high = 1.0, log = true }
+clipping_norm = [0.5, 4.0]
+[objectives.utility_loss]
+measure = "test_error"
+[objectives.leakage]
+measure = "kang23_eq13"
+limit = 0.8
+[optimizer]
+name = "nsga2"
+population = 8
+"""
+
+
+def rows(db):
+    """Everything the database says of the study, but for when it was run."""
+    with sqlite3.connect(db) as connection:
+        return {table: connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
+                for table in ("study", "trials", "repeats")}
+
+
+def start(study, db):
+    return subprocess.Popen([sys.executable, "-m", "fedpareto", "run", str(study), "--db", str(db)],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONWARNINGS": "ignore"})
+
+
+def progress(db):
+    """How many trainings are on record."""
+    if not db.exists():
+        return 0
+    try:
+        with sqlite3.connect(f"file:{db}?mode=ro", uri=True, timeout=1) as connection:
+            return connection.execute("SELECT count(*) FROM repeats").fetchone()[0]
+    except sqlite3.Error:
+        return 0
+
+
+@pytest.fixture
+def study(tmp_path):
+    path = tmp_path / "killed.toml"
+    path.write_text(STUDY)
+    return path
+
+
+def test_a_study_killed_twenty_times_equals_the_study_left_alone(study, tmp_path):
+    alone, killed = tmp_path / "alone.db", tmp_path / "killed.db"
+    with run(load_study(study), alone):
+        pass
+    luck = random.Random(0)
+    for kill in range(20):
+        target = min(progress(killed) + luck.randrange(1, 4), 86)
+        process = start(study, killed)
+        deadline = time.monotonic() + 60
+        while progress(killed) < target and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        time.sleep(luck.random() * 0.1)
+        process.send_signal(signal.SIGKILL)
+        _, errors = process.communicate()
+        assert process.returncode in (-signal.SIGKILL, 0), f"kill {kill}: {errors.decode()}"
+    last = start(study, killed)
+    _, errors = last.communicate(timeout=120)
+    assert last.returncode == 0, errors.decode()
+    assert rows(killed) == rows(alone)
+    with sqlite3.connect(killed) as connection:
+        assert connection.execute("SELECT count(*) FROM sessions").fetchone()[0] >= 15  # it was killed while at work
+    loaded = load_study(study)
+    with Store.read(killed) as store:
+        assert list(verify(loaded, store)) == []
+
+
+@pytest.mark.parametrize("first", [3, 8, 13])
+def test_a_raised_budget_continues_exactly(study, tmp_path, first):
+    whole, raised = tmp_path / "whole.db", tmp_path / "raised.db"
+    run(load_study(study, budget=20), whole).close()
+    run(load_study(study, budget=first), raised).close()
+    run(load_study(study, budget=20), raised).close()
+    assert rows(whole) == rows(raised)
+
+
+def test_a_finished_study_is_left_as_it_is(study, tmp_path):
+    db = tmp_path / "done.db"
+    run(load_study(study, budget=8), db).close()
+    before = rows(db)
+    run(load_study(study, budget=8), db).close()
+    run(load_study(study, budget=5), db).close()
+    assert rows(db) == before
+
+
+def test_verify_finds_a_row_that_was_tampered_with(study, tmp_path):
+    db = tmp_path / "tampered.db"
+    run(load_study(study, budget=24), db).close()
+    with sqlite3.connect(db) as connection:
+        connection.execute("UPDATE trials SET settings = json_set(settings, '$.sigma', 0.5) WHERE number = 3")
+        connection.execute("UPDATE trials SET measures = json_set(measures, '$.test_error', 0.0) WHERE number = 9")
+    with Store.read(db) as store:
+        differing = list(verify(load_study(study), store))
+    assert differing[0].startswith("trial 3: must be {")
+    assert any(line.startswith("trial 2") for line in differing)  # a child of the third generation, bred from a false row
