@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
+import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -116,7 +118,8 @@ def _build(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | No
     head = read(Head, {k: v for k, v in top.items() if k not in unknown}, "", faults)
     data = read(Data, sections["data"], "data", faults)
     training = read(Training, sections["training"], "training", faults)
-    parts = {name: _member(name, sections[name], faults) for name in FAMILIES}
+    with _importable(path.parent):
+        parts = {name: _member(name, sections[name], faults) for name in FAMILIES}
     objectives = _objectives(sections["objectives"], parts["mechanism"], faults)
     _names_differ(training, parts["mechanism"], faults)
     if head is None or data is None or training is None or objectives is None or faults:
@@ -146,6 +149,16 @@ def _member(family: str, section: dict[str, Any], faults: list[Fault]) -> Any:
     return read(cls, {key: value for key, value in section.items() if key != "name"}, family, faults)
 
 
+@contextlib.contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Let modules beside the study file be imported."""
+    sys.path.insert(0, str(folder.resolve()))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder.resolve()))
+
+
 def find(name: str, family: Mapping[str, type]) -> type:
     """Return the class a name stands for: one of the family, or the user's own by dotted path."""
     if name in family:
@@ -157,7 +170,7 @@ def find(name: str, family: Mapping[str, type]) -> type:
         found = getattr(importlib.import_module(module), attribute)
     except Exception as error:
         raise SettingError(f"{name!r} must be importable, found {type(error).__name__}: {error}. Install the package "
-                           "that holds it, or put its folder on PYTHONPATH.") from error
+                           "that holds it, or put the module beside the study file.") from error
     if not isinstance(found, type) or not hasattr(found, "__dataclass_fields__"):
         raise SettingError(f"{name!r} must be a dataclass of settings, found {found!r}.")
     return found

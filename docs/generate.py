@@ -1,0 +1,87 @@
+"""Write docs/reference.md from the code: every key of a study file, every measure, every command, every table.
+
+    python docs/generate.py
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from pathlib import Path
+
+import click
+
+from fedpareto.cli import cli
+from fedpareto.federation import MEASURES, Data, Training
+from fedpareto.settings import WORDS, kind_of, plain, rule_of
+from fedpareto.store import MIGRATIONS
+from fedpareto.study import FAMILIES, Head, ObjectiveTable
+
+REFERENCE = Path(__file__).with_name("reference.md")
+
+
+def keys(cls: type) -> str:
+    """Return the settings of a dataclass as a table."""
+    hints = typing.get_type_hints(cls)
+    rows = ["| key | what it is | value | left out |", "|---|---|---|---|"]
+    for field in dataclasses.fields(cls):
+        rule = rule_of(field)
+        default = field.default
+        left_out = "must be given" if default is dataclasses.MISSING else "none" if default is None else f"`{shown(default)}`"
+        rows.append(f"| `{field.name}` | {rule.help} | {value(kind_of(hints[field.name]), rule)} | {left_out} |")
+    return "\n".join(rows) if len(rows) > 2 else "No settings."
+
+
+def shown(default: object) -> str:
+    return str(default).lower() if isinstance(default, bool) else str(plain(default))
+
+
+def value(kind: type, rule) -> str:
+    if rule.options:
+        return ", ".join(f"`{o}`" for o in rule.options)
+    low = f"≥ {rule.at_least:g}" if rule.at_least is not None else f"> {rule.above:g}" if rule.above is not None else ""
+    high = f"≤ {rule.at_most:,.12g}" if rule.at_most is not None else ""
+    searched = "; **can be searched**" if rule.search and kind in (float, int) else ""
+    return ", ".join(filter(None, [WORDS[kind], low, high])) + searched
+
+
+def measures() -> str:
+    rows = ["| measure | what it is | largest value | proxy |", "|---|---|---|---|"]
+    for name, m in MEASURES.items():
+        largest = "none; state `reference`" if m.reference is None else f"{m.reference:g}"
+        rows.append(f"| `{name}` | {m.help} | {largest} | {m.proxy or ''} |")
+    return "\n".join(rows)
+
+
+def commands() -> str:
+    out = []
+    for name, command in sorted(cli.commands.items()):
+        context = click.Context(command, info_name=f"fedpareto {name}", max_content_width=100, terminal_width=100)
+        out.append(f"### fedpareto {name}\n\n```text\n{command.get_help(context)}\n```")
+    return "\n\n".join(out)
+
+
+def schema() -> str:
+    lines = "\n".join(MIGRATIONS).strip("\n").splitlines()
+    return "\n".join(line.removeprefix("    ").rstrip() for line in lines)
+
+
+def reference() -> str:
+    """Return the whole page."""
+    parts = ["# Reference", "Written by `python docs/generate.py` from the code; a test keeps it current.", "## Study file",
+             "A range is searched, a number is fixed. A range is `[low, high]`, `{ low = ..., high = ..., log = true }` or "
+             "`{ choices = [...] }`. A `name` may also be your own dataclass, as `\"package.module:Name\"`.",
+             "### At the top", keys(Head), "### [data]", keys(Data), "### [training]", keys(Training)]
+    for family, members in FAMILIES.items():
+        for name, cls in sorted(members.items()):
+            parts += [f"### [{family}] name = \"{name}\"", (cls.__doc__ or "").splitlines()[0], keys(cls)]
+    parts += ["### [objectives.NAME]", "One table per objective, in the order in which they are shown; all are minimised.",
+              keys(ObjectiveTable), "## Measures", measures(), "## Commands", commands(), "## Database",
+              "One SQLite file per study. The rows are the whole state; finished trials never change.",
+              f"```sql\n{schema()}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    REFERENCE.write_text(reference(), encoding="utf-8")
+    print(REFERENCE)

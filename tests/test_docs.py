@@ -1,0 +1,90 @@
+"""What the documents say is what the product does."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page, language):
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.S)
+
+
+def test_the_reference_is_current():
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    assert generate.REFERENCE.read_text() == generate.reference(), "run: python docs/generate.py"
+
+
+def test_every_setting_and_measure_says_what_it_is():
+    empty = [line for line in (ROOT / "docs" / "reference.md").read_text().splitlines() if re.match(r"\| `\w+` \|\s*\|", line)]
+    assert empty == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_the_readme_is_short_and_its_first_screen_has_picture_and_commands():
+    text = (ROOT / "README.md").read_text()
+    assert text.count("\n") <= 150
+    first = text[: text.index("## ")]
+    assert "docs/quickstart-front.png" in first
+    assert "make demo" in first
+    assert "make test" in first
+
+
+def test_snippets_are_files_that_run():
+    assert blocks(ROOT / "README.md", "python")[0] in (ROOT / "examples" / "quickstart.py").read_text()
+    quickstart = (ROOT / "examples" / "quickstart.toml").read_text().splitlines()
+    for line in blocks(ROOT / "README.md", "toml")[0].splitlines():
+        assert line in quickstart
+
+
+def test_every_command_of_the_readme_runs(fedpareto, tmp_path):
+    study = tmp_path / "quickstart.toml"
+    text = (ROOT / "examples" / "quickstart.toml").read_text()
+    study.write_text(re.sub(r"(?m)^(budget|repeats) = \d+", r"\1 = 1", text).replace("budget = 1 ", "budget = 20 "))
+    commands = [line.split("#")[0].split() for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()
+                if line.startswith("fedpareto ")]
+    assert len(commands) == 5
+    for _, *words in commands:
+        done = fedpareto(*[study if w == "examples/quickstart.toml" else w for w in words])
+        assert done.status == 0, done.err
+
+
+def test_the_documented_faults_are_what_is_printed(fedpareto, tmp_path):
+    shown = blocks(ROOT / "docs" / "all-of-fedpareto.md", "text")[0]
+    study = tmp_path / "quickstart.toml"
+    study.write_text((ROOT / "examples" / "quickstart.toml").read_text().replace("sigma =", "sgima ="))
+    assert fedpareto("run", study).err == shown.replace("examples/quickstart.toml", str(study))
+
+
+@pytest.mark.parametrize("script", ["quickstart.py", "fedavg_by_hand.py", "own_mechanism.py"])
+def test_examples_run(script, tmp_path):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    done = subprocess.run([sys.executable, f"examples/{script}"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_example_with_a_mechanism_of_ones_own_runs(fedpareto, tmp_path):
+    assert fedpareto("run", ROOT / "examples" / "own_mechanism.toml", "--budget", 10, "--db", tmp_path / "own.db").status == 0
+
+
+def test_every_error_is_in_the_tree_at_the_head_of_its_file():
+    from fedpareto import errors
+
+    classes = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
+    assert set(re.findall(r"(?m)^(?:[├└│─ ]*)([A-Z]\w+)", errors.__doc__.split("A message reads")[0])) >= classes
