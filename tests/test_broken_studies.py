@@ -33,7 +33,6 @@ BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
     "number for a switch": (OPTIMIZER, f"{OPTIMIZER}\npenalty = 1", "optimizer.penalty", ["must be true or false, found 1"]),
     "text for a list": ('name = "lr"', 'name = "mlp"\nhidden = "32"', "model.hidden", ["list of whole numbers, found '32'"]),
     "no layers": ('name = "lr"', 'name = "mlp"\nhidden = []', "model", ["hidden", "at least one layer, found []", '"lr"']),
-    "number for a section": ('[model]\nname = "lr"', "", "model.name", ["must name one of lr, mlp", "found nothing"]),
     "list for a section": ("[data]", "[[data]]", "data", ["must be a table", "[data]"]),
     "number for an objective": (LEAKAGE, "[objectives]\nleakage = 0.8\n", "objectives.leakage", ["must be a table", "0.8"]),
     # unknown names
@@ -53,7 +52,7 @@ BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
     "limit on an objective that is no measure": (LEAKAGE, "[objectives.leakge]\nlimit = 0.8\n", "objectives.leakge",
                                                  ["there is no measure 'leakge'"]),
     "unknown key of an objective": ("limit = 0.8", "limt = 0.8", "objectives.leakage.limt", ["Did you mean 'limit'?"]),
-    "unknown case": ("limit = 0.8", 'case = "best"', "objectives.leakage.case", ["must be one of average, worst, found 'best'"]),
+    "unknown case": ("limit = 0.8", 'case = "best"', "objectives.leakage.case", ["one of average, worst, found 'best'"]),
     # ranges
     "empty range": (CLIP, "clipping_norm = [2.0, 2.0]", "mechanism.clipping_norm", ["low < high, found [2.0, 2.0]"]),
     "reversed range": (CLIP, "clipping_norm = [4.0, 0.5]", "mechanism.clipping_norm", ["low < high, found [4.0, 0.5]"]),
@@ -101,6 +100,7 @@ BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
     "no noise": (SIGMA, "", "mechanism.sigma", ["must be given", "standard deviation"]),
     "no objectives": (OBJECTIVES, "", "objectives", ["at least one, found none", "test_error"]),
     "empty objectives": (OBJECTIVES, "[objectives]\n", "objectives", ["at least one, found none"]),
+    "no model": ('[model]\nname = "lr"', "", "model.name", ["must name one of lr, mlp", "found nothing"]),
     "no mechanism": (MECHANISM, "", "mechanism.name", ["must name one of randomization", "found nothing"]),
     "no optimizer": (f"[optimizer]\n{OPTIMIZER}", "", "optimizer.name", ["must name one of nsga2, random"]),
     "optimizer without a name": (OPTIMIZER, "population = 2", "optimizer.name", ["must name one of nsga2, random"]),
@@ -110,13 +110,13 @@ BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
     "key given twice": ("budget = 2", "budget = 2\nbudget = 3", "", ["must be TOML", "line 4"]),
     # the user's own classes
     "path to no module": ('name = "lr"', 'name = "no_such_module:Net"', "model.name",
-                          ["'no_such_module:Net' must be importable", "ModuleNotFoundError", "PYTHONPATH"]),
+                          ["'no_such_module:Net' must be importable", "ModuleNotFoundError", "Install the package"]),
     "path to no class": ('name = "lr"', 'name = "json:Net"', "model.name", ["must be importable", "AttributeError", "Net"]),
     "path to what is no dataclass": ('name = "lr"', 'name = "json:JSONDecoder"', "model.name",
                                      ["must be a dataclass of settings", "JSONDecoder"]),
     "path without a class": ('name = "lr"', 'name = "json:"', "model.name", ["'json:'"]),
     "path without a module": ('name = "lr"', 'name = ":Net"', "model.name", ["':Net'"]),
-    "path to what is no optimizer": (OPTIMIZER, 'name = "fedpareto.federation:Data"', "optimizer", ["fedpareto.federation:Data"]),
+    "path to what is no optimizer": (OPTIMIZER, 'name = "fedpareto.federation:Lr"', "optimizer", ["fedpareto.federation:Lr"]),
     "path to what is no model": ('name = "lr"', 'name = "fedpareto.federation:Data"', "model", ["fedpareto.federation:Data"]),
     "path to what is no mechanism": (f"{MECHANISM}\n{OBJECTIVES}", '[mechanism]\nname = "fedpareto.optimizers:Random"\n'
                                      '[objectives.test_error]\n', "mechanism", ["fedpareto.optimizers:Random"]),
@@ -146,12 +146,6 @@ def dump(db: Path) -> list[str]:
         return list(opened.iterdump())
 
 
-def is_told_well(err: str, study: Path, key: str, words: list[str]) -> bool:
-    """Say whether a message names file and key and says these words, and nothing else was printed."""
-    return (err.startswith("error: ") and "Traceback" not in err and err.count("error: ") == 1
-            and key in err and all(word in err for word in words))
-
-
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_study_is_refused_in_words_that_help_and_no_database_is_made(
         tiny_study: Path, fedpareto: Callable[..., tuple[int, str, str]], name: str) -> None:
@@ -172,7 +166,7 @@ def test_a_broken_study_leaves_the_rows_it_has_alone(
     db = finished_study.with_suffix(".db")
     before = dump(db)
     assert sum(line.startswith('INSERT INTO "trials"') and "done" in line for line in before) == 2
-    assert fedpareto("run", broken(finished_study, name), "--budget", 4)[0] == 2
+    assert fedpareto("run", broken(finished_study, name))[0] == 2
     assert dump(db) == before
 
 
