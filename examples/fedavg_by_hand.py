@@ -14,36 +14,36 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedpareto.federation.data import Data, load
-from fedpareto.federation.draws import cohort, epoch_batches, participants, step_batches
+from fedpareto.federation.data import Data
+from fedpareto.federation.draws import cohort, participants
 from fedpareto.federation.models import Mlp
 from fedpareto.federation.rounds import Setup
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Randomization
-from fedpareto.noise import stream
+from fedpareto.noise import Noise
 
 
-def train(setup: Setup, learning_rate: float, sample_ratio: float, sigma: float, clipping_norm: float, rounds: int,
-          slots: int) -> tuple[nn.Module, list[float], list[float]]:
+def train(setup: Setup, learning_rate: float, sample_ratio: float, sigma: float, clipping_norm: float,
+          rounds: int) -> tuple[nn.Module, list[float], list[float]]:
     """Return the final model, and its test loss and test error after every round."""
     data, training, seed = setup.data, setup.training, setup.seed
-    model, split = setup.build().module, setup.train_split()
+    model, split = setup.model.build(data.shape, data.classes), setup.train_split()
+    nn.utils.vector_to_parameters(nn.utils.parameters_to_vector(setup.initial(setup.model)), model.parameters())
     images = torch.from_numpy(data.x_train) * data.scale
     labels = torch.from_numpy(data.y_train)
-    noise = stream(seed, "noise")
     losses, errors = [], []
     for t in range(rounds):
         asked = participants(seed, t, setup.clients)
         taking_part = asked[: cohort(sample_ratio, setup.clients)]
         start = nn.utils.parameters_to_vector(model.parameters()).detach()
-        drawn = torch.randn(slots, len(start), generator=noise)
+        drawn = Noise(seed, t, taking_part.tolist()).normal(len(start))
         uploads, weights = [], []
         for slot, client in enumerate(taking_part):
             mine = split.of(client)
             local = copy.deepcopy(model)
             sgd = torch.optim.SGD(local.parameters(), lr=learning_rate, momentum=training.momentum)
-            for batch in _batches(seed, t, int(client), len(mine), training):
-                pick = mine[batch[batch >= 0]]
+            for batch in setup.batches(split, int(client), t):
+                pick = batch[batch >= 0]
                 sgd.zero_grad()
                 cross_entropy(local(images[pick]), labels[pick]).backward()
                 sgd.step()
@@ -61,16 +61,10 @@ def train(setup: Setup, learning_rate: float, sample_ratio: float, sigma: float,
     return model, losses, errors
 
 
-def _batches(seed: int, t: int, client: int, size: int, training: Training):
-    if training.local_steps:
-        return step_batches(seed, t, client, size, training.local_steps, training.batch_size)
-    return epoch_batches(seed, t, client, size, training.local_epochs, training.batch_size)
-
-
 def main() -> None:
     where, training = Data("digits", 10), Training(learning_rate=0.3, local_epochs=1, batch_size=16)
-    setup = Setup(load(where), where.clients, Mlp((32,)), training, Randomization(0.1, 1.0), seed=0)
-    _, losses, errors = train(setup, 0.3, 1.0, 0.1, 1.0, rounds=10, slots=10)
+    setup = Setup(where, Mlp((32,)), training, Randomization(0.1, 1.0), seed=0)
+    _, losses, errors = train(setup, 0.3, 1.0, 0.1, 1.0, rounds=10)
     for t, (loss, error) in enumerate(zip(losses, errors, strict=True), 1):
         print(f"round {t:2d}   test loss {loss:.4f}   test error {error:.4f}")
 

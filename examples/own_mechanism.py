@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fedpareto import Upload
 from fedpareto.settings import Real, setting
 from fedpareto.testing import check_mechanism
 

@@ -10,7 +10,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
 from typing import Any, TypeVar
 
@@ -80,7 +80,23 @@ def kind_of(hint: Any) -> type:
 def searched(settings: Any) -> tuple[Variable, ...]:
     """Return the variables among the fields of a settings dataclass."""
     held = [getattr(settings, f.name) for f in dataclasses.fields(settings)]
-    return tuple(v for v in held if isinstance(v, Variable))
+    flat = [v for value in held for v in (value if isinstance(value, tuple) else (value,))]
+    return tuple(v for v in flat if isinstance(v, Variable))
+
+
+def fixed(settings: T, choose: Callable[[Variable], Any]) -> T:
+    """Return the settings with a number chosen for every variable."""
+    def one(value: Any) -> Any:
+        return choose(value) if isinstance(value, Variable) else value
+
+    held = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}  # type: ignore[arg-type]
+    new = {name: tuple(map(one, v)) if isinstance(v, tuple) else one(v) for name, v in held.items()}
+    return dataclasses.replace(settings, **new)  # type: ignore[type-var]
+
+
+def largest(variable: Variable) -> Any:
+    """Return the largest value a variable can take."""
+    return max(variable.choices) if isinstance(variable, Choice) else variable.high
 
 
 def read(cls: type[T], table: Mapping[str, Any], where: str, faults: list[Fault]) -> T | None:
@@ -154,10 +170,11 @@ def _variable(name: str, found: list[Any] | dict[str, Any], kind: type, rule: Ru
     return make(name, low, high, bool(table.get("log", False)))
 
 
-def _whole_numbers(name: str, found: Any, rule: Rule) -> tuple[int, ...]:
+def _whole_numbers(name: str, found: Any, rule: Rule) -> tuple[Whole, ...]:
+    """Return a list of numbers, or of ranges: hidden = [[1, 256], 64] searches hidden_1."""
     if not isinstance(found, list):
         raise SettingError(f"{name}: must be {WORDS[tuple]}, found {found!r}.")
-    return tuple(_fixed(name, value, int, rule) for value in found)
+    return tuple(_value(f"{name}_{i}", value, int, rule) for i, value in enumerate(found, 1))
 
 
 def plain(thing: Any) -> Any:

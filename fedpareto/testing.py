@@ -11,7 +11,7 @@ import numpy as np
 
 from fedpareto.history import History
 from fedpareto.mechanisms import Mechanism, Upload
-from fedpareto.noise import stream
+from fedpareto.noise import Noise, stream
 from fedpareto.optimizers import Optimizer
 from fedpareto.problem import Objective, Problem
 from fedpareto.settings import kind_of
@@ -131,19 +131,19 @@ def check_mechanism(mechanism: Mechanism, R: int = 3, K: int = 4, P: int = 50, s
     sent = torch.randn(R, K, P, generator=stream(seed, "upload"))
     one = torch.ones(R, K)
     upload = Upload(sent, one * P, one * 32, one * 0)
-    out = mechanism.protect(dataclasses.replace(upload, values=sent.clone()), values, stream(seed, "noise"))
+    out = mechanism.protect(dataclasses.replace(upload, values=sent.clone()), values, Noise(seed, 0, range(K)))
     assert out.values.shape == sent.shape, f"values must have shape {tuple(sent.shape)}, found {tuple(out.values.shape)}"
     for name in ("count", "bits", "seconds"):
         got = getattr(out, name)
         assert got.shape == (R, K), f"{name} must have shape {(R, K)}, found {tuple(got.shape)}"
         assert bool((got >= 0).all()), f"{name} must not be negative, found {float(got.min())}"
     assert bool(torch.isfinite(out.values).all()), "values must be finite for a finite upload"
-    again = mechanism.protect(upload, values, stream(seed, "noise"))
-    assert torch.equal(out.values, again.values), "the same noise stream must give the same upload"
+    again = mechanism.protect(upload, values, Noise(seed, 0, range(K)))
+    assert torch.equal(out.values, again.values), "the same noise must give the same upload"
     assert torch.equal(upload.values, sent), "the upload that came in must be left as it was"
     turned = [*range(1, R), 0]
     other = mechanism.protect(Upload(sent[turned], one * P, one * 32, one * 0), {k: v[turned] for k, v in values.items()},
-                              stream(seed, "noise"))
+                              Noise(seed, 0, range(K)))
     assert torch.equal(out.values[turned], other.values), "a federation must not depend on its neighbours or their order"
 
 

@@ -38,7 +38,7 @@ BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
     # unknown names
     "unknown key": ("batch_size = 8", "batch_sise = 8", "training.batch_sise", ["no such key", "Did you mean 'batch_size'?"]),
     "unknown key at the top": ("budget = 2", "budgt = 2", "budgt", ["no such key", "Did you mean 'budget'?"]),
-    "unknown key, unlike any": ("clients = 4", "zzz = 4", "data.zzz", ["no such key", "Known: clients, name, split."]),
+    "unknown key, unlike any": ("clients = 4", "zzz = 4", "data.zzz", ["no such key", "Known: ", "clients", "split"]),
     "unknown section": ("[training]", "[trainig]", "trainig", ["no such key", "Did you mean 'training'?"]),
     "unknown key of a model without settings": ('name = "lr"', 'name = "lr"\nhidden = [3]', "model.hidden", ["no such key"]),
     "unknown data": ('name = "digits"', 'name = "digit"', "data.name", ["must be one of", "Did you mean 'digits'?"]),
@@ -100,10 +100,10 @@ BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
     "no noise": (SIGMA, "", "mechanism.sigma", ["must be given", "standard deviation"]),
     "no objectives": (OBJECTIVES, "", "objectives", ["at least one, found none", "test_error"]),
     "empty objectives": (OBJECTIVES, "[objectives]\n", "objectives", ["at least one, found none"]),
-    "no model": ('[model]\nname = "lr"', "", "model.name", ["must name one of lr, mlp", "found nothing"]),
-    "no mechanism": (MECHANISM, "", "mechanism.name", ["must name one of randomization", "found nothing"]),
-    "no optimizer": (f"[optimizer]\n{OPTIMIZER}", "", "optimizer.name", ["must name one of nsga2, random"]),
-    "optimizer without a name": (OPTIMIZER, "population = 2", "optimizer.name", ["must name one of nsga2, random"]),
+    "no model": ('[model]\nname = "lr"', "", "model.name", ["must name one of", "mlp", "found nothing"]),
+    "no mechanism": (MECHANISM, "", "mechanism.name", ["must name one of", "randomization", "found nothing"]),
+    "no optimizer": (f"[optimizer]\n{OPTIMIZER}", "", "optimizer.name", ["must name one of", "nsga2"]),
+    "optimizer without a name": (OPTIMIZER, "population = 2", "optimizer.name", ["must name one of", "nsga2"]),
     "name that is no text": (OPTIMIZER, "name = 2", "optimizer.name", ["must name one of", "found 2"]),
     "measure without a largest value": ('measure = "test_error"', 'measure = "test_loss"', "objectives.utility_loss.reference",
                                         ["must be given", "hypervolume"]),
@@ -120,6 +120,10 @@ BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
     "path to what is no model": ('name = "lr"', 'name = "fedpareto.federation:Data"', "model", ["fedpareto.federation:Data"]),
     "path to what is no mechanism": (f"{MECHANISM}\n{OBJECTIVES}", '[mechanism]\nname = "fedpareto.optimizers:Random"\n'
                                      '[objectives.test_error]\n', "mechanism", ["fedpareto.optimizers:Random"]),
+    "mechanism with a setting that training has": (f"{MECHANISM}\n{OBJECTIVES}", '[mechanism]\nlearning_rate = 0.1\n'
+                                                   'name = "fedpareto.federation:Training"\nlocal_steps = 1\n'
+                                                   '[objectives.test_error]\n', "mechanism.batch_size",
+                                                   ["must have a name of its own, found one that [training] has: batch_size"]),
     "measure that the mechanism cannot give": (MECHANISM, '[mechanism]\nname = "fedpareto.federation:Lr"\n',
                                                "objectives.leakage.measure", ["needs a mechanism with sigma", "found Lr"]),
     # text that is no TOML

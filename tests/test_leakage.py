@@ -86,8 +86,8 @@ def test_the_constant_scales_what_is_protected() -> None:
     (0.1, -1.0, 10, "kang23_eq13: clipping_norm must be finite and above 0, found -1.0."),
     (0.1, math.nan, 10, "kang23_eq13: clipping_norm must be finite and above 0, found nan."),
     (0.1, math.inf, 10, "kang23_eq13: clipping_norm must be finite and above 0, found inf."),
-    (0.1, 1.0, 0, "kang23_eq13: parameters must be at least 1, found 0."),
-    (0.1, 1.0, -3, "kang23_eq13: parameters must be at least 1, found -3."),
+    (0.1, 1.0, 0, "kang23_eq13: parameters must be finite and at least 1, found 0.0."),
+    (0.1, 1.0, -3, "kang23_eq13: parameters must be finite and at least 1, found -3.0."),
 ])
 def test_settings_the_formula_does_not_know_are_refused(sigma: object, clip: float, parameters: int, message: str) -> None:
     with pytest.raises(SettingError) as refused:

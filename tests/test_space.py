@@ -184,6 +184,10 @@ def test_every_choice_comes_back(values: list[object]) -> None:
     assert [variable.decode(variable.encode(value)) for value in values] == values
 
 
+def test_a_choice_stands_in_the_middle_of_its_share() -> None:
+    assert [Choice("c", ("a", "b")).encode(value) for value in ("a", "b")] == [0.25, 0.75]
+
+
 @given(st.integers(2, 40), st.integers(1, 7))
 def test_every_choice_has_the_same_share_of_the_cube(count: int, each: int) -> None:
     variable = Choice("c", tuple(range(count)))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpareto.errors import SettingError
 from fedpareto.federation.data import Data, load
 from fedpareto.federation.draws import cohort
 from fedpareto.federation.measures import MEASURES
@@ -17,8 +19,13 @@ from fedpareto.federation.models import Model
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Mechanism
 from fedpareto.problem import Objective
-from fedpareto.settings import searched
+from fedpareto.settings import fixed, largest, searched
 from fedpareto.space import FloatArray, Space, Values, Variable
+
+if TYPE_CHECKING:
+    from fedpareto.federation.rounds import Trace
+
+MEMORY = 4 * 2**30  # bytes that the stacked parameters of a block, their updates and their noise may take
 
 
 @dataclass(frozen=True)
@@ -36,59 +43,126 @@ class Federation:
 
     @property
     def space(self) -> Space:
-        return Space(searched(self.training) + searched(self.mechanism))
+        return Space(searched(self.training) + searched(self.mechanism) + searched(self.model))
 
     @property
     def slots(self) -> int:
         """The largest cohort that any setting can ask for."""
-        ratio = self.training.sample_ratio
-        return cohort(ratio if isinstance(ratio, float) else _largest(ratio), self.data.clients)
+        return cohort(float(_most(self.training.sample_ratio)), self.data.clients)
+
+    @property
+    def widest(self) -> Model:
+        return fixed(self.model, largest)
 
     def check(self) -> None:
-        """Load the data and build the model once, so that what is wrong with them is said before anything runs."""
+        """Load the data, deal them and build the model once, so that what is wrong with them is said before anything runs."""
+        from fedpareto.federation.split import deal
+        from fedpareto.federation.train import seeded, stack
+
         data = load(self.data)
-        self.model.build(data.shape, data.classes)
+        deal(data.y_train, self.data, 0)
+        stack(seeded(lambda: self.widest.build(data.shape, data.classes), 0), data.shape, data.classes)
+        self._device()
 
     def measure(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]:
         """Train the federations of these settings, name → [n], and return every measure, name → [n]."""
-        settings = self._settings(values, len(seeds))
+        n = len(seeds)
+        settings = self._settings(values, n)
         names = [name for name, m in MEASURES.items() if all(need in settings for need in m.needs)]
-        out = {name: np.full(len(seeds), np.nan) for name in [*names, "diverged_round"]}
-        for rows in self._blocks(seeds):
-            for name, column in self._train(settings, rows, seeds[rows[0]], names).items():
-                out[name][rows] = column[: len(rows)]
+        out = {name: np.full(n, np.nan) for name in [*names, "diverged_round"]}
+        for rows, trace in self._traces(values, settings, seeds):
+            columns = {name: column[rows] for name, column in settings.items()}
+            lost = trace.diverged <= columns["rounds"]
+            for name in names:
+                out[name][rows] = np.where(lost, np.nan, MEASURES[name].compute(trace, columns))
+            out["diverged_round"][rows] = np.where(lost, trace.diverged, np.nan)
+        return out
+
+    def every_round(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]:
+        """Return every measure after every round, name → [n,T]: a run of T rounds is a run of each t < T too."""
+        n = len(seeds)
+        settings = self._settings(values, n)
+        rounds = int(settings["rounds"].max())
+        names = [name for name, m in MEASURES.items() if all(need in settings for need in m.needs)]
+        out = {name: np.full((n, rounds), np.nan) for name in names}
+        for rows, trace in self._traces(values, settings, seeds):
+            for t in range(trace.error.shape[1]):
+                columns = {name: column[rows] for name, column in settings.items()} | {"rounds": np.full(len(rows), t + 1.0)}
+                lost = (trace.diverged <= t + 1) | (t >= settings["rounds"][rows])
+                for name in names:
+                    out[name][rows, t] = np.where(lost, np.nan, MEASURES[name].compute(trace, columns))
         return out
 
     def _settings(self, values: Values, n: int) -> dict[str, FloatArray]:
-        """Return every numeric setting, fixed or searched, name → [n]."""
+        """Return every numeric setting of training and mechanism, fixed or searched, name → [n]."""
         held: dict[str, Any] = {}
         for part in (self.training, self.mechanism):
             held |= {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}  # type: ignore[arg-type]
-        held |= {name: values[name] for name in self.space.names}
-        numeric = {name: v for name, v in held.items() if not isinstance(v, str | bool | Variable)}
+        held |= {name: values[name] for name in self.space.names if name in held}
+        numeric = {name: v for name, v in held.items() if not isinstance(v, str | bool | tuple | Variable)}
         return {name: np.broadcast_to(np.asarray(v, dtype=np.float64), (n,)) for name, v in numeric.items()}
 
-    def _blocks(self, seeds: Sequence[int]) -> Iterator[NDArray[np.int64]]:
-        """Yield the rows of each block; rows of one block share their seed."""
-        for seed in dict.fromkeys(seeds):
-            rows = np.flatnonzero(np.asarray(seeds) == seed)
-            yield from (rows[i : i + self.block] for i in range(0, len(rows), self.block))
+    def _traces(self, values: Values, settings: dict[str, FloatArray],
+                seeds: Sequence[int]) -> Iterator[tuple[NDArray[np.int64], Trace]]:
+        """Train block by block; yield the rows of each block and what they showed.
 
-    def _train(self, settings: dict[str, FloatArray], rows: NDArray[np.int64], seed: int,
-               names: list[str]) -> dict[str, FloatArray]:
-        """Train one block, padded to its fixed size so that no row depends on how many there are."""
+        A block has one seed on a CPU; on a GPU, rows that repeat the same settings with other seeds join it. It is padded to a
+        fixed number of settings, so that no row depends on how many there are.
+        """
+        device = self._device()
+        for grid in blocks(seeds, self._rows_at_once(), joined=device != "cpu"):  # [S,R] row numbers
+            padded = np.stack([np.resize(rows, self._rows_at_once()) for rows in grid])
+            trace = self._train(values, settings, padded, [seeds[rows[0]] for rows in grid], device)
+            keep = np.concatenate([s * padded.shape[1] + np.arange(grid.shape[1]) for s in range(len(grid))])
+            kept = {f.name: getattr(trace, f.name)[keep] for f in dataclasses.fields(trace)}
+            yield grid.flatten(), dataclasses.replace(trace, **kept)
+
+    def _train(self, values: Values, settings: dict[str, FloatArray], grid: NDArray[np.int64], seeds: Sequence[int],
+               device: str) -> Trace:
         import torch
 
         from fedpareto.federation.rounds import Setup, train
 
-        padded = np.resize(rows, self.block)
-        columns = {name: column[padded] for name, column in settings.items()}
-        setup = Setup(load(self.data), self.data.clients, self.model, self.training, self.mechanism, seed)
-        trace = train(setup, {name: torch.from_numpy(c).float() for name, c in columns.items()}, self.slots)
-        lost = trace.diverged <= columns["rounds"]
-        measured = {name: np.where(lost, np.nan, MEASURES[name].compute(trace, columns)) for name in names}
-        return measured | {"diverged_round": np.where(lost, trace.diverged, np.nan)}
+        columns = {name: torch.from_numpy(column[grid[0]]).float() for name, column in settings.items()}
+        models = [fixed(self.model, lambda v, i=i: values[v.name][i]) for i in grid[0]]  # type: ignore[misc]
+        repeats = [Setup(self.data, self.widest, self.training, self.mechanism, seed) for seed in seeds]
+        return train(repeats, columns, models, self.slots, device)
+
+    def _device(self) -> str:
+        """Return where to train."""
+        if self.training.device == "cpu":
+            return "cpu"
+        import torch
+
+        if self.training.device == "cuda" and not torch.cuda.is_available():
+            raise SettingError("training.device: cuda must be there to be used, found no CUDA device. Use auto or cpu.")
+        return "cuda" if torch.cuda.is_available() else "cpu"
+
+    def _rows_at_once(self) -> int:
+        """Return how many settings train together: the block, less where their parameters would not fit."""
+        data = load(self.data)
+        size = parameters_of(self.widest, data.shape, data.classes)  # type: ignore[arg-type]
+        return max(1, min(self.block, int(MEMORY / (16 * size * min(self.slots, 100)))))
 
 
-def _largest(ratio: Variable) -> float:
-    return float(max(ratio.decode(0.0), ratio.decode(1.0)))
+def blocks(seeds: Sequence[int], rows: int, joined: bool) -> Iterator[NDArray[np.int64]]:
+    """Yield grids [S,R] of row numbers: R rows of one seed, and under them the rows of other seeds if these may join."""
+    by_seed = {seed: np.flatnonzero(np.asarray(seeds) == seed) for seed in dict.fromkeys(seeds)}
+    if joined and len({len(r) for r in by_seed.values()}) == 1 and len(next(iter(by_seed.values()))) <= rows:
+        yield np.stack(list(by_seed.values()))
+        return
+    for mine in by_seed.values():
+        yield from (mine[None, i : i + rows] for i in range(0, len(mine), rows))
+
+
+@functools.lru_cache(maxsize=16)
+def parameters_of(model: Model, shape: tuple[int, ...], classes: int) -> int:
+    """Return the number of parameters of a model, without giving them memory."""
+    import torch
+
+    with torch.device("meta"):
+        return sum(p.numel() for p in model.build(shape, classes).parameters())
+
+
+def _most(value: Any) -> Any:
+    return largest(value) if isinstance(value, Variable) else value

@@ -1,12 +1,18 @@
-"""Who holds which images."""
+"""Who holds which images: one function per kind of split.
+
+The same seed gives the same split. A client's share of the test images follows the same proportions as its training images.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpareto.errors import DataError
+from fedpareto.federation.data import Data
 from fedpareto.noise import rng
 
 Indices = NDArray[np.int64]
@@ -28,8 +34,67 @@ class Split:
         """[K], how many images each client holds."""
         return np.diff(self.starts)
 
+    @classmethod
+    def by_owner(cls, owner: Indices, clients: int) -> Split:
+        """Return the split in which image i belongs to client owner[i]."""
+        sizes = np.bincount(owner, minlength=clients)
+        return cls(np.argsort(owner, kind="stable"), np.concatenate([[0], np.cumsum(sizes)]))
 
-def iid(images: int, clients: int, seed: int) -> Split:
+
+def iid(labels: Indices, data: Data, seed: int) -> Split:
     """Deal the images at random, in shares that differ by one at the most."""
-    starts = np.linspace(0, images, clients + 1).astype(np.int64)
-    return Split(rng(seed, "split", images).permutation(images), starts)
+    n = len(labels)
+    starts = np.linspace(0, n, data.clients + 1).astype(np.int64)
+    return Split(rng(seed, "split", n).permutation(n), starts)
+
+
+def dirichlet(labels: Indices, data: Data, seed: int) -> Split:
+    """Deal each class in shares drawn from Dirichlet(alpha) (label skew)."""
+    owner = np.empty(len(labels), dtype=np.int64)
+    for c in range(int(labels.max()) + 1):
+        mine = rng(seed, "split", len(labels), c).permutation(np.flatnonzero(labels == c))
+        shares = rng(seed, "shares", c).dirichlet(np.full(data.clients, data.alpha))
+        owner[mine] = _cut(shares, len(mine))
+    return Split.by_owner(owner, data.clients)
+
+
+def unequal(labels: Indices, data: Data, seed: int) -> Split:
+    """Deal the images at random, in shares drawn from Dirichlet(alpha)."""
+    n = len(labels)
+    owner = np.empty(n, dtype=np.int64)
+    owner[rng(seed, "split", n).permutation(n)] = _cut(rng(seed, "shares").dirichlet(np.full(data.clients, data.alpha)), n)
+    return Split.by_owner(owner, data.clients)
+
+
+def shards(labels: Indices, data: Data, seed: int) -> Split:
+    """Sort the images by class, cut them into shards, and deal each client so many."""
+    n, count = len(labels), data.clients * data.shards
+    shuffled = rng(seed, "split", n).permutation(n)
+    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    owner = np.empty(n, dtype=np.int64)
+    owner[by_class] = (rng(seed, "shards").permutation(count) % data.clients)[np.arange(n) * count // n]
+    return Split.by_owner(owner, data.clients)
+
+
+def _cut(shares: NDArray[np.float64], n: int) -> Indices:
+    """Return the owner of each of n images in a row, so that client k has about shares[k] of them."""
+    ends = np.round(np.cumsum(shares) * n).astype(np.int64)
+    return np.searchsorted(ends, np.arange(n), side="right").clip(max=len(shares) - 1)
+
+
+SPLITS: dict[str, Callable[[Indices, Data, int], Split]] = {
+    "dirichlet": dirichlet,
+    "iid": iid,
+    "shards": shards,
+    "unequal": unequal,
+}
+
+
+def deal(labels: Indices, data: Data, seed: int) -> Split:
+    """Deal training images to the clients; every client must get one."""
+    split = SPLITS[data.split](labels, data, seed)
+    empty = np.flatnonzero(split.sizes == 0)
+    if len(empty):
+        raise DataError(f"data.split: every client must hold an image, found {len(empty)} of {data.clients} with none (client "
+                        f"{empty[0]} the first) in a {data.split} split. Raise data.alpha, or lower data.clients.")
+    return split

@@ -1,30 +1,37 @@
-"""Local training of many federations in one pass: one module, its parameters stacked over clients and federations.
+"""Local training of many models in one pass: one module, its parameters stacked over clients and federations.
 
-Stacked parameters are [M,R,...]: M client slots outside, R federations inside, so that the R federations of a slot
-share one gather of its images.
+Stacked parameters are [M,R,...]: M client slots outside, R federations inside, so that the R federations of a slot share one
+gather of its images. This is the only file that knows CUDA graphs.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import one_hot
 
-Params = list[Tensor]
+from fedpareto.errors import ModelError
+from fedpareto.federation.grouped import Grouped, Params, Step, grouped
 
-SMALL = 5e7
+SMALL = 5e7  # multiplications in a step below which a second thread costs more than it gives
 
 
 @dataclass(frozen=True)
 class Stack:
-    """A module as a function of stacked parameters."""
+    """A module as a function of stacked parameters: grouped where that is exact, else by torch.func.vmap."""
 
     module: nn.Module
+    fast: Grouped | None
+
+    @cached_property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.module.named_parameters()]
 
     @property
     def initial(self) -> Params:
@@ -35,63 +42,146 @@ class Stack:
         """P, the number of parameters."""
         return sum(p.numel() for p in self.module.parameters())
 
+    def scores(self, params: Params, x: Tensor, step: Step | None = None) -> Tensor:
+        """Return the scores [B,M,R,C] of models [M,R,...] on inputs [B,M,...], one batch per slot."""
+        if self.fast is not None:
+            return self.fast.scores(params, x, step)
+        inner = vmap(self._one, in_dims=(0, None))
+        out: Tensor = vmap(inner, in_dims=(0, 1))(params, x)  # [M,R,B,C]
+        return out.permute(2, 0, 1, 3)
+
     def _one(self, params: Sequence[Tensor], x: Tensor) -> Tensor:
-        names = [name for name, _ in self.module.named_parameters()]
-        out: Tensor = functional_call(self.module, dict(zip(names, params, strict=True)), (x,))
+        out: Tensor = functional_call(self.module, dict(zip(self.names, params, strict=True)), (x,))
         return out
 
-    def over_federations(self, params: Params, x: Tensor) -> Tensor:
-        """Return the scores [R,B,C] of models [R,...] on shared inputs [B,...]."""
-        out: Tensor = vmap(self._one, in_dims=(0, None))(params, x)
-        return out
-
-    def over_clients(self, params: Params, x: Tensor) -> Tensor:
-        """Return the scores [M,R,B,C] of models [M,R,...] on inputs [M,B,...], one batch per client slot."""
-        out: Tensor = vmap(self.over_federations)(params, x)
-        return out
-
-
-def losses(scores: Tensor, y: Tensor) -> Tensor:
-    """Return the cross-entropy [...,B] of scores [...,B,C] for labels that broadcast to [...,B]."""
-    labels = y.expand(scores.shape[:-1])
-    return cross_entropy(scores.flatten(0, -2), labels.flatten(), reduction="none").view(labels.shape)
+    def descend(self, params: Params, x: Tensor, y: Tensor, weight: Tensor, step: Step) -> None:
+        """Take one step of SGD on cross-entropy, in place; weight [B,M] is what each image counts in its batch's mean."""
+        scores = self.scores(params, x, step)
+        with torch.no_grad():
+            slope = scores.softmax(3)
+            slope -= one_hot(y, scores.shape[3])[:, :, None]
+            slope *= weight[:, :, None, None]
+        gradients = torch.autograd.grad(scores, params, slope, allow_unused=True)
+        with torch.no_grad():
+            for i, (p, gradient) in enumerate(zip(params, gradients, strict=True)):
+                if gradient is not None:
+                    step.move(i, p, gradient)
 
 
-def per_federation(value: Tensor, like: Tensor) -> Tensor:
-    """Shape [R] so that it multiplies a stacked parameter [M,R,...]."""
-    return value.view(1, -1, *[1] * (like.dim() - 2))
+def stack(module: nn.Module, shape: tuple[int, ...], classes: int) -> Stack:
+    """Return a module as a stack, after trying that stacked models give what each gives alone."""
+    _check_layers(module)
+    x = torch.rand(3, 2, *shape, generator=torch.Generator().manual_seed(0))  # [B,M,...]
+    try:
+        alone = module(x[:, 0])
+    except Exception as error:
+        raise ModelError(f"the model must take inputs of shape {list(shape)}, found: {_first_line(error)}") from error
+    if alone.dim() != 2 or alone.shape[1] < classes:
+        raise ModelError(f"the model must give scores [batch, classes] for {classes} classes, found an output of shape "
+                         f"{list(alone.shape)}. Widen its last layer.")
+    with contextlib.suppress(Exception):
+        made = Stack(module, grouped(module))
+        if _agrees(made, x):
+            return made
+    made = Stack(module, None)
+    try:
+        if _agrees(made, x):
+            return made
+    except Exception as error:
+        raise ModelError("the model cannot be stacked: its forward pass must be tensor operations alone, without branches that "
+                         f"depend on data, found: {_first_line(error)}") from error
+    raise ModelError("the model cannot be stacked: models side by side must give what each gives alone, found that they do not. "
+                     "Remove random numbers and state from its forward pass.")
 
 
-def local_step(stack: Stack, params: Params, x: Tensor, y: Tensor, kept: Tensor, rate: Tensor,
-               momentum: float, speed: Params) -> None:
-    """Take one SGD step in place.
-
-    x [M,B,...], y [M,B]; kept [M,B] is 0 where a batch is padded; rate [R]. A client slot whose batch is all padding
-    does not move.
-    """
-    for p in params:
-        p.requires_grad_()
-    loss = losses(stack.over_clients(params, x), y[:, None]) * (kept / kept.sum(1, keepdim=True).clamp_min(1))[:, None]
-    gradients = torch.autograd.grad(loss.sum(), params)
-    moves = kept.any(1)
-    with torch.no_grad():
-        for p, v, g in zip(params, speed, gradients, strict=True):
-            p.requires_grad_(False)
-            here = moves.view(-1, *[1] * (p.dim() - 1))
-            if momentum:
-                v.copy_(torch.where(here, momentum * v + g, v))
-                g = torch.where(here, v, 0.0)
-            p.sub_(per_federation(rate, p) * g)
+def _check_layers(module: nn.Module) -> None:
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            raise ModelError(f"the model's layer {name!r} must not keep batch statistics, which do not federate, found "
+                             f"{type(layer).__name__}. Use nn.GroupNorm.")
+        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
+            raise ModelError(f"the model's layer {name!r} must not draw random numbers, found {type(layer).__name__}. Take it out, or "
+                             "set its p to 0.")
 
 
-def local_training(stack: Stack, start: Params, batches: Iterable[tuple[Tensor, Tensor, Tensor]], rate: Tensor,
-                   momentum: float, slots: int) -> Tensor:
-    """Train every slot from the same global models [R,...] and return the updates [R,M,P]."""
-    params = [p.expand(slots, *p.shape).clone() for p in start]
-    speed = [torch.zeros_like(p) if momentum else p for p in params]
-    for x, y, kept in batches:
-        local_step(stack, params, x, y, kept, rate, momentum, speed)
-    return torch.cat([(p - s).flatten(2) for p, s in zip(params, start, strict=True)], dim=2).transpose(0, 1)
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"
+
+
+@torch.no_grad()
+def _agrees(made: Stack, x: Tensor) -> bool:
+    """Say whether stacked models [2,2] score as each does alone."""
+    draw = torch.Generator().manual_seed(1)
+    params = [torch.randn(2, 2, *p.shape, generator=draw) * 0.1 for p in made.initial]
+    together = made.scores(params, x)
+    alone = torch.stack([torch.stack([made._one([p[m, r] for p in params], x[:, m]) for r in range(2)]) for m in range(2)])
+    return bool(torch.allclose(together, alone.permute(2, 0, 1, 3), rtol=1e-4, atol=1e-4))
+
+
+@dataclass(frozen=True)
+class Images:
+    """Data on the device, once, as they are; an input is x * scale + shift."""
+
+    x: Tensor
+    y: Tensor
+    scale: float
+    shift: float
+
+    def at(self, picks: Tensor) -> Tensor:
+        """Return the inputs at these places."""
+        out = self.x[picks] * self.scale
+        return out.add_(self.shift) if self.shift else out
+
+
+class LocalSteps:
+    """The local steps of M slots × R federations, their tensors in fixed places so that a CUDA graph can replay them."""
+
+    def __init__(self, stack: Stack, images: Images, slots: int, federations: int, batch: int, momentum: float) -> None:
+        device = images.x.device
+        self.stack, self.images = stack, images
+        self.params = [torch.zeros(slots, federations, *p.shape, device=device).requires_grad_() for p in stack.initial]
+        speed = [torch.zeros_like(p, requires_grad=False) for p in self.params] if momentum else []
+        self.step = Step(torch.zeros(slots, federations, device=device), momentum, speed)
+        self.picks = torch.zeros(batch, slots, dtype=torch.int64, device=device)
+        self.weight = torch.zeros(batch, slots, device=device)
+        self.graph = self._capture() if device.type == "cuda" else None
+
+    def _once(self) -> None:
+        self.stack.descend(self.params, self.images.at(self.picks), self.images.y[self.picks], self.weight, self.step)
+
+    def _capture(self) -> torch.cuda.CUDAGraph:
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._once()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._once()
+        return graph
+
+    def run(self, start: Params, picks: Tensor, rate: Tensor) -> Tensor:
+        """Train from models [M,R,...] on picks [steps,B,M] (−1 where padded) at rates [R]; return the updates [M,R,P]."""
+        kept = (picks >= 0).float()
+        weights = kept / kept.sum(1, keepdim=True).clamp_min(1)
+        active = kept.any(1).float()  # [steps,M], 0 once a client has no more batches
+        safe = picks.clamp_min(0)
+        with torch.no_grad():
+            for p, s in zip(self.params, start, strict=True):
+                p.copy_(s)
+            for v in self.step.speed:
+                v.zero_()
+        for pick, weight, moves in zip(safe, weights, active, strict=True):
+            self.picks.copy_(pick)
+            self.weight.copy_(weight)
+            torch.mul(moves[:, None], rate, out=self.step.rate)
+            if self.graph is None:
+                self._once()
+            else:
+                self.graph.replay()
+        with torch.no_grad():
+            return torch.cat([(p - s).flatten(2) for p, s in zip(self.params, start, strict=True)], dim=2)
 
 
 def unflatten(flat: Tensor, like: Params) -> Params:
@@ -109,6 +199,17 @@ def threads_for(work: float) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def precision(tf32: bool) -> Iterator[None]:
+    """Let CUDA's products and convolutions round their inputs to TF32, or not."""
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
 def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:

@@ -26,6 +26,12 @@ class Training:
     weighting: str = setting("size", help="how the server weighs clients: by number of images, or all the same",
                              options=("size", "uniform"), search=False)
 
+    evaluate_every: int = setting(1, help="judge the model on the test images after every nth round, and after the last",
+                                  at_least=1, at_most=100_000, search=False)
+    device: str = setting("auto", help="where to train; auto takes a CUDA device if there is one", options=("auto", "cpu", "cuda"),
+                          search=False)
+    tf32: bool = setting(True, help="let a CUDA device round the inputs of products to TF32: faster, three digits", search=False)
+
     def __post_init__(self) -> None:
         if bool(self.local_epochs) == bool(self.local_steps):
             raise SettingError("exactly one of local_epochs and local_steps must be given, found "

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from torch import Generator, Tensor
+    from torch import Tensor
+
+    from fedpareto.noise import Noise
 
 
 @dataclass(frozen=True)
@@ -23,9 +25,9 @@ class Upload:
 class Mechanism(Protocol):
     """A frozen dataclass of settings that says how clients protect what they send."""
 
-    def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Generator) -> Upload:
+    def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Noise) -> Upload:
         """Return the protected upload.
 
-        values holds every float and int setting of the mechanism, name → [R], searched or fixed. Draws from noise have
-        no R: federations of one repeat share their random numbers.
+        values holds every float and int setting of the mechanism, name → [R], searched or fixed. Draws from noise are
+        [K,P], without R: federations of one repeat share their random numbers.
         """

@@ -10,7 +10,9 @@ from fedpareto.mechanisms.base import Upload
 from fedpareto.settings import Real, setting
 
 if TYPE_CHECKING:
-    from torch import Generator, Tensor
+    from torch import Tensor
+
+    from fedpareto.noise import Noise
 
 
 @dataclass(frozen=True)
@@ -22,12 +24,9 @@ class Randomization:
     clipping_norm: Real = setting(1.0, help="largest L2 norm of a client's update; a longer one is scaled down", above=0,
                                   at_most=1e9)
 
-    def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Generator) -> Upload:
-        import torch
-
-        _, K, P = upload.values.shape
+    def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Noise) -> Upload:
         norm = upload.values.norm(dim=2, keepdim=True)  # [R,K,1]
         clip = values["clipping_norm"][:, None, None]
-        drawn = torch.randn(K, P, generator=noise, device=upload.values.device)
         clipped = upload.values * (clip / norm.clamp_min(1e-30)).clamp_max(1.0)
-        return replace(upload, values=clipped + values["sigma"][:, None, None] * drawn)
+        drawn = noise.normal(upload.values.shape[2])
+        return replace(upload, values=clipped.addcmul_(values["sigma"][:, None, None], drawn))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedpareto.federation.data import Data, load
+from fedpareto.federation.data import Data
 from fedpareto.federation.draws import cohort, epoch_batches, participants, step_batches
 from fedpareto.federation.models import Lr, Mlp
 from fedpareto.federation.rounds import Setup, train
@@ -29,7 +29,11 @@ SETTINGS = {"learning_rate": [0.05, 0.3, 0.11], "sigma": [0.0, 0.05, 0.2], "clip
 
 def setup_of(clients: int, seed: int, model=None, **training) -> Setup:
     training = {"learning_rate": 0.1, "batch_size": 16, "local_epochs": 1} | training
-    return Setup(load(Data("digits", clients)), clients, model or Mlp((16,)), Training(**training), Randomization(0.1), seed)
+    return Setup(Data("digits", clients), model or Mlp((16,)), Training(**training), Randomization(0.1), seed)
+
+
+def together(setup: Setup, values, slots: int):
+    return train([setup], values, [setup.model] * len(values["rounds"]), slots)
 
 
 def columns(sample_ratio: float) -> dict[str, torch.Tensor]:
@@ -42,10 +46,10 @@ def columns(sample_ratio: float) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("local", [{"local_epochs": 1}, {"local_epochs": 0, "local_steps": 5, "momentum": 0.5}])
 def test_the_vectorised_federation_equals_the_one_by_hand(clients, sample_ratio, seed, local):
     setup, slots = setup_of(clients, seed, **local), cohort(sample_ratio, clients)
-    trace = train(setup, columns(sample_ratio), slots)
+    trace = together(setup, columns(sample_ratio), slots)
     for r in range(3):
         _, losses, errors = by_hand.train(setup, SETTINGS["learning_rate"][r], sample_ratio, SETTINGS["sigma"][r],
-                                          SETTINGS["clipping_norm"][r], 3, slots)
+                                          SETTINGS["clipping_norm"][r], 3)
         assert trace.loss[r] == pytest.approx(losses, abs=1e-5)
         assert trace.error[r] == pytest.approx(errors, abs=1e-6)
 
@@ -53,38 +57,38 @@ def test_the_vectorised_federation_equals_the_one_by_hand(clients, sample_ratio,
 @pytest.mark.parametrize("extra", [{"weighting": "uniform"}, {"momentum": 0.9, "local_epochs": 2}, {"batch_size": 100}])
 def test_weighting_momentum_and_short_batches_equal_those_by_hand(extra):
     setup = setup_of(13, 5, Lr(), **extra)  # 1,438 images do not share evenly among 13
-    trace = train(setup, columns(1.0), 13)
+    trace = together(setup, columns(1.0), 13)
     for r in range(3):
         _, losses, _ = by_hand.train(setup, SETTINGS["learning_rate"][r], 1.0, SETTINGS["sigma"][r],
-                                     SETTINGS["clipping_norm"][r], 3, 13)
+                                     SETTINGS["clipping_norm"][r], 3)
         assert trace.loss[r] == pytest.approx(losses, abs=1e-5)
 
 
 def test_federations_with_different_cohorts_train_together():
     setup, ratios = setup_of(10, 3), [0.2, 1.0, 0.5]
-    together = train(setup, columns(1.0) | {"sample_ratio": torch.tensor(ratios)}, 10)
+    mixed = together(setup, columns(1.0) | {"sample_ratio": torch.tensor(ratios)}, 10)
     for r, ratio in enumerate(ratios):
         _, losses, _ = by_hand.train(setup, SETTINGS["learning_rate"][r], ratio, SETTINGS["sigma"][r],
-                                     SETTINGS["clipping_norm"][r], 3, 10)
-        assert together.loss[r] == pytest.approx(losses, abs=1e-5)
-    assert together.upload_bytes[:, -1] == pytest.approx([k * 3 * 4 * together.parameters for k in (2, 10, 5)])
+                                     SETTINGS["clipping_norm"][r], 3)
+        assert mixed.loss[r] == pytest.approx(losses, abs=1e-5)
+    assert mixed.upload_bytes[:, -1] == pytest.approx([k * 3 * 4 * mixed.parameters[0] for k in (2, 10, 5)])
 
 
 def test_training_leaves_the_global_generator_alone():
     before = torch.random.get_rng_state()
-    train(setup_of(4, 0), columns(1.0), 4)
+    together(setup_of(4, 0), columns(1.0), 4)
     assert torch.equal(before, torch.random.get_rng_state())
 
 
 def test_the_worst_client_is_at_least_as_bad_as_the_average():
-    trace = train(setup_of(10, 0), columns(1.0), 10)
+    trace = together(setup_of(10, 0), columns(1.0), 10)
     assert (trace.worst_error >= trace.error - 1e-6).all()
     assert (trace.worst_loss >= trace.loss - 1e-6).all()
 
 
 def test_a_diverging_federation_is_marked_and_its_neighbours_are_not():
     wild = columns(1.0) | {"learning_rate": torch.tensor([0.05, 1e6, 0.11])}
-    trace, calm = train(setup_of(10, 0), wild, 10), train(setup_of(10, 0), columns(1.0), 10)
+    trace, calm = together(setup_of(10, 0), wild, 10), together(setup_of(10, 0), columns(1.0), 10)
     assert trace.diverged[1] == 1
     assert np.isnan(trace.diverged[[0, 2]]).all()
     assert (trace.loss[[0, 2]] == calm.loss[[0, 2]]).all()

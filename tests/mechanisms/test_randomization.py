@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedpareto.mechanisms import MECHANISMS, Randomization, Upload
-from fedpareto.noise import stream
+from fedpareto.noise import Noise
 from fedpareto.space import Float
 from fedpareto.testing import check_mechanism
 
@@ -15,7 +15,7 @@ def protect(sent, sigma, clip, seed=0):
     R, K, P = sent.shape
     one = torch.ones(R, K)
     values = {"sigma": torch.full((R,), sigma), "clipping_norm": torch.full((R,), clip)}
-    return Randomization(0.0).protect(Upload(sent, one * P, one * 32, one * 0), values, stream(seed, "noise"))
+    return Randomization(0.0).protect(Upload(sent, one * P, one * 32, one * 0), values, Noise(seed, 0, range(K)))
 
 
 def test_every_mechanism_keeps_the_contract():

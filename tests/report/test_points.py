@@ -72,7 +72,7 @@ def test_pick_takes_the_least_of_what_is_preferred_within_limits():
 
 
 def test_pick_on_a_study_where_everything_failed_says_so():
-    with pytest.raises(SettingError, match="found none among 0. The least found: nothing was measured"):
+    with pytest.raises(SettingError, match=r"found none among 0\. The least found: nothing was measured"):
         pick(view(study(), trials(failed=["diverged"])), {})
 
 

@@ -1,0 +1,131 @@
+"""Reading data files: .npz, the idx files of MNIST, CIFAR-10's archive and its JPEG form, and functions of the user's own."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import io
+import pickle
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpareto.errors import DataError, MissingPackage
+
+Arrays = dict[str, NDArray[Any]]
+NAMES = ("x_train", "y_train", "x_test", "y_test")
+
+
+def checked(found: Any, where: str) -> Arrays:
+    """Return the four arrays of a data set, or say which is missing or does not fit."""
+    if not isinstance(found, Mapping) and isinstance(found, tuple | list) and len(found) == 4:
+        found = dict(zip(NAMES, found, strict=True))
+    if not isinstance(found, Mapping) or not set(NAMES) <= set(found):
+        names = sorted(found) if isinstance(found, Mapping) else type(found).__name__
+        raise DataError(f"{where}: must hold the arrays {', '.join(NAMES)}, found {names}.")
+    arrays = {name: np.asarray(found[name]) for name in NAMES}
+    for part in ("train", "test"):
+        x, y = arrays[f"x_{part}"], arrays[f"y_{part}"] = arrays[f"x_{part}"], arrays[f"y_{part}"].reshape(-1)
+        if len(x) != len(y) or len(x) == 0:
+            raise DataError(f"{where}: x_{part} and y_{part} must have the same length, above 0, found {len(x)} and {len(y)}.")
+        if not np.issubdtype(y.dtype, np.integer) or y.min() < 0:
+            raise DataError(f"{where}: y_{part} must hold class numbers from 0, found {y.dtype} from {y.min()}.")
+        if x.dtype != np.uint8 and not (np.issubdtype(x.dtype, np.floating) and np.isfinite(x).all()):
+            raise DataError(f"{where}: x_{part} must be uint8, or finite floats, found {x.dtype}.")
+    if arrays["x_train"].shape[1:] != arrays["x_test"].shape[1:]:
+        raise DataError(f"{where}: x_train and x_test must have inputs of one shape, found "
+                        f"{arrays['x_train'].shape[1:]} and {arrays['x_test'].shape[1:]}.")
+    return arrays
+
+
+def read_npz(path: Path) -> Arrays:
+    """Read the arrays x_train, y_train, x_test, y_test of an .npz file."""
+    return checked(_npz(path), str(path))
+
+
+def _npz(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+        raise DataError(f"{path}: must be an .npz file of plain arrays, found: {error}.") from error
+
+
+def read_idx(folder: Path) -> Arrays:
+    """Read the four idx files of MNIST and its kin, gzipped or not."""
+    files = {"x_train": "train-images-idx3-ubyte", "y_train": "train-labels-idx1-ubyte",
+             "x_test": "t10k-images-idx3-ubyte", "y_test": "t10k-labels-idx1-ubyte"}
+    return checked({name: _idx(folder, file) for name, file in files.items()}, str(folder))
+
+
+def _idx(folder: Path, name: str) -> NDArray[np.uint8]:
+    path = folder / f"{name}.gz" if (folder / f"{name}.gz").exists() else folder / name
+    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    rank = raw[3]
+    shape = np.frombuffer(raw, ">u4", rank, 4).astype(int)
+    if raw[:3] != b"\0\0\x08" or len(raw) != 4 + 4 * rank + int(np.prod(shape)):
+        raise DataError(f"{path}: must be an idx file of bytes, found {len(raw)} bytes that begin with {raw[:4]!r}.")
+    return np.frombuffer(raw, np.uint8, offset=4 + 4 * rank).reshape(shape)
+
+
+def read_cifar_archive(path: Path) -> Arrays:
+    """Read cifar-10-python.tar.gz."""
+    batches = {}
+    with tarfile.open(path) as archive:
+        for member in archive.getmembers():
+            file = archive.extractfile(member)
+            if file is not None and "_batch" in member.name:
+                batches[Path(member.name).name] = _Plain(io.BytesIO(file.read()), encoding="bytes").load()
+    train = [batches[f"data_batch_{i}"] for i in range(1, 6)]
+    test = [batches["test_batch"]]
+    arrays: Arrays = {}
+    for part, found in (("train", train), ("test", test)):
+        arrays[f"x_{part}"] = np.concatenate([b[b"data"] for b in found]).reshape(-1, 3, 32, 32)
+        arrays[f"y_{part}"] = np.concatenate([b[b"labels"] for b in found]).astype(np.int64)
+    return checked(arrays, str(path))
+
+
+class _Plain(pickle.Unpickler):
+    """An unpickler that knows arrays and nothing else: a data file must not run code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.startswith("numpy") and name in ("_reconstruct", "ndarray", "dtype", "scalar"):
+            return super().find_class(module.replace("numpy.core", "numpy._core"), name)
+        raise DataError(f"a CIFAR-10 archive must hold arrays only, found {module}.{name}.")
+
+
+def read_jpegs(train: Path, test: Path) -> Arrays:
+    """Read images kept as one long array of JPEG files with offsets."""
+    parts = [_jpegs(path) for path in (train, test)]
+    return checked((parts[0][0], parts[0][1], parts[1][0], parts[1][1]), str(train.parent))
+
+
+def _jpegs(path: Path) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    """Return images [n,3,H,W] and labels."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise MissingPackage("pillow", "images", "reading JPEG images") from None
+    file = _npz(path)
+    if not {"jpeg", "offsets", "labels"} <= set(file):
+        raise DataError(f"{path}: must hold the arrays jpeg, offsets, labels, found {sorted(file)}.")
+    raw, offsets = file["jpeg"].tobytes(), file["offsets"]
+    images = [np.asarray(Image.open(io.BytesIO(raw[a:b])).convert("RGB")) for a, b in pairwise(offsets)]
+    return np.ascontiguousarray(np.stack(images).transpose(0, 3, 1, 2)), file["labels"]
+
+
+def call_function(name: str) -> Arrays:
+    """Call the user's own function, named "package.module:function", for the four arrays."""
+    module, _, attribute = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except Exception as error:
+        raise DataError(f"data.name: {name!r} must be importable, found {type(error).__name__}: {error}. Install the package that "
+                        "holds it, or put the module beside the study file.") from error
+    return checked(function(), name)
