@@ -84,5 +84,7 @@ class StudyError(FedparetoError):
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a sentence that offers the closest known name, or lists them all."""
     known = sorted(known)
+    if not known:
+        return "It takes none."
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}."

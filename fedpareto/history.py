@@ -20,7 +20,7 @@ class History:
     batch: NDArray[np.int64]  # [n], which call of the optimizer proposed the point
 
     def __post_init__(self) -> None:
-        if not (self.x.ndim == self.y.ndim == 2 and len(self.x) == len(self.y) == len(self.batch)):
+        if not (self.x.ndim == self.y.ndim == 2 and self.batch.ndim == 1 and len(self.x) == len(self.y) == len(self.batch)):
             raise SettingError(f"history: x [n,d], y [n,m] and batch [n] must agree, found {self.x.shape}, "
                                f"{self.y.shape}, {self.batch.shape}.")
 

@@ -122,7 +122,8 @@ def read(cls: type[T], table: Mapping[str, Any], where: str, faults: list[Fault]
     try:
         return cls(**held)
     except SettingError as error:
-        faults.append(Fault(where or "study", str(error)))
+        name, _, rest = str(error).partition(": ")
+        faults.append(Fault(_join(where, name), rest) if name in fields else Fault(where or "study", str(error)))
         return None
 
 
@@ -146,10 +147,9 @@ def _fixed(name: str, found: Any, kind: type, rule: Rule) -> Any:
         kind is bool or not isinstance(found, bool))
     if not right:
         raise SettingError(f"{name}: must be {WORDS[kind]}, found {found!r}.")
-    try:
-        value = float(found) if kind is float else found
-    except OverflowError:
-        raise SettingError(f"{name}: must be below 1e308, found a number of {len(str(found))} digits.") from None
+    if isinstance(found, int) and abs(found) > 1e300:
+        raise SettingError(f"{name}: must lie within ±1e300, found a number of {found.bit_length()} bits.")
+    value = float(found) if kind is float else found
     broken = rule.broken(value)
     if broken:
         shown = f"{found!r}. {did_you_mean(found, rule.options)}" if rule.options else f"{found!r}."

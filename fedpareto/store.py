@@ -113,6 +113,7 @@ class Store:
         self.path = path
         self._db = connection
         self._lock = lock
+        self._clock = time.monotonic()
         self._finished: list[Trial] = []  # the first trials, as far as all are finished: those never change
 
     @classmethod
@@ -135,23 +136,22 @@ class Store:
             raise StoreError(f"{path}: must be in a folder that exists, found no folder {path.parent}.")
         if path.exists() and not path.is_file():
             raise StoreError(f"{path}: must be a file, found something else there. Name a file with --db.")
-        new = not path.exists() or path.stat().st_size == 0
         lock = _take_lock(path)
-        try:
+        new = not path.exists() or path.stat().st_size == 0
+        with contextlib.ExitStack() as undo:
+            undo.callback(lock.close)
+            if new:
+                undo.callback(_remove, path)
             with _explained(path):
                 if not new:
                     with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as look:
                         _check_ours(path, look)
                 db = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
+                undo.callback(db.close)
                 store = cls(path, db, lock)
                 store._prepare(name, identity, repeats)
             store.check(identity)
-        except BaseException:
-            _release(path, lock)
-            if new:
-                for leftover in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
-                    leftover.unlink(missing_ok=True)
-            raise
+            undo.pop_all()
         return store
 
     def _prepare(self, name: str, identity: Mapping[str, Any], repeats: int) -> None:
@@ -200,10 +200,14 @@ class Store:
                 "to start the changed one beside it, name a new database with --db.")
 
     def close(self) -> None:
+        """Close the database; a writer leaves it as one file, which needs no other to be read."""
         with _explained(self.path):
+            if self._lock is not None:
+                with contextlib.suppress(sqlite3.OperationalError):  # someone is reading
+                    self._db.execute("PRAGMA journal_mode = DELETE")
             self._db.close()
         if self._lock is not None:
-            _release(self.path, self._lock)
+            self._lock.close()
 
     def __enter__(self) -> Store:
         return self
@@ -285,7 +289,7 @@ class Store:
         measured = [_floats(text) for text, _ in rows]
         names = [name for name in measured[0] if all(name in m for m in measured)]
         columns = {name: [m[name] for m in measured] for name in names}
-        mean = {name: math.fsum(c) / len(c) for name, c in columns.items()}
+        mean = {name: _mean(c) for name, c in columns.items()}
         spread = {name: _deviation(c, mean[name]) for name, c in columns.items()}
         self._db.execute("UPDATE trials SET state = ?, measures = ?, spread = ?, error = ? WHERE number = ?",
                          ("failed" if error else "done", _json(mean), _json(spread), error, trial))
@@ -295,9 +299,14 @@ class Store:
         return history_of([t for t in self.trials() if t.state != "pending"], measures)
 
 
+def _mean(values: Sequence[float]) -> float:
+    """Return the mean, without overflow on the way."""
+    return math.fsum(v / len(values) for v in values)
+
+
 def _deviation(values: Sequence[float], mean: float) -> float:
     """Return the sample standard deviation, 0 for a single value."""
-    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / max(1, len(values) - 1))
+    return math.hypot(*((v - mean) / math.sqrt(max(1, len(values) - 1)) for v in values))
 
 
 def history_of(trials: Sequence[Trial], measures: Sequence[str]) -> History:
@@ -335,23 +344,27 @@ def _check_ours(path: Path, db: sqlite3.Connection) -> None:
                          "Install a newer fedpareto.")
 
 
-def _lock_path(path: Path) -> Path:
-    return path.with_name(path.name + "-lock")
-
-
 def _take_lock(path: Path) -> sqlite3.Connection:
-    """Hold a lock that ends with the process, however it ends."""
+    """Hold a lock that ends with the process, however it ends.
+
+    Its file stays: removing it would let one run lock the file that was there and another the one that comes after.
+    """
     try:
-        lock = sqlite3.connect(_lock_path(path), timeout=0, isolation_level=None, check_same_thread=False)
+        lock = sqlite3.connect(path.with_name(path.name + "-lock"), timeout=0, isolation_level=None, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: must be in a folder that can be written to, found: {error}.") from error
+    try:
         lock.execute("BEGIN EXCLUSIVE")
-        return lock
-    except sqlite3.OperationalError as error:
-        if "locked" not in str(error):
-            raise StoreError(f"{path}: must be in a folder that can be written to, found: {error}.") from error
-        raise LockedStore(f"{path}: must not be in use, found another run of this study at work. Wait for it to end, or "
-                          "give this run its own database with --db.") from error
+    except sqlite3.DatabaseError as error:
+        lock.close()
+        if "locked" in str(error):
+            raise LockedStore(f"{path}: must not be in use, found another run of this study at work. Wait for it to end, or "
+                              "give this run its own database with --db.") from error
+        raise StoreError(f"{path}-lock: must be fedpareto's own and writable, found: {error}. Move it away.") from error
+    return lock
 
 
-def _release(path: Path, lock: sqlite3.Connection) -> None:
-    _lock_path(path).unlink(missing_ok=True)
-    lock.close()
+def _remove(path: Path) -> None:
+    """Take back a database that was only just begun."""
+    for leftover in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
+        leftover.unlink(missing_ok=True)

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto.errors import Fault, SettingError, StudyError, did_you_mean
-from fedpareto.federation import MEASURES, MODELS, Data, Federation, Training
+from fedpareto.federation import MEASURES, MODELS, Data, Federation, Own, Training
 from fedpareto.mechanisms import MECHANISMS
 from fedpareto.optimizers import OPTIMIZERS, Optimizer
 from fedpareto.problem import Objective, Problem
 from fedpareto.settings import plain, read, setting
 
 FAMILIES: dict[str, Mapping[str, type]] = {"model": MODELS, "mechanism": MECHANISMS, "optimizer": OPTIMIZERS}
+METHODS = {"model": "build", "mechanism": "protect", "optimizer": "propose"}  # what a member of the family must have
 SECTIONS = ("data", "model", "training", "mechanism", "objectives", "optimizer")
 
 
@@ -75,7 +76,9 @@ class Study:
         if not self.description:
             return {"seed": self.seed, "repeats": self.repeats, "problem": plain(self.problem),
                     "optimizer": {"name": type(self.optimizer).__name__, **plain(self.optimizer)}}
-        return {key: value for key, value in self.description.items() if key not in ("name", "budget")}
+        objectives = [{"name": name, **table} for name, table in self.description["objectives"].items()]  # their order counts
+        kept = {key: value for key, value in self.description.items() if key not in ("name", "budget")}
+        return kept | {"objectives": objectives}
 
 
 def load_study(path: str | Path, budget: int | None = None, seed: int | None = None) -> Study:
@@ -86,7 +89,8 @@ def load_study(path: str | Path, budget: int | None = None, seed: int | None = N
     faults: list[Fault] = []
     study = _build(table | given, path, faults)
     if faults or study is None:
-        raise StudyError(str(path), [replace(f, line=line_of(text, f.key)) for f in faults])
+        raise StudyError(str(path), [Fault(f"--{f.key}", f.message) if f.key in given else replace(f, line=line_of(text, f.key))
+                                     for f in faults])
     return study
 
 
@@ -100,6 +104,8 @@ def _parse(path: Path) -> tuple[dict[str, Any], str]:
         raise StudyError(str(path), [Fault("file", f"must exist, found nothing there. {hint}")]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise StudyError(str(path), [Fault("file", f"must be a readable TOML text file, found: {error}.")]) from None
+    except RecursionError:
+        raise StudyError(str(path), [Fault("syntax", "must be TOML with few brackets inside one another, found too many.")]) from None
     except (tomllib.TOMLDecodeError, ValueError) as error:
         raise StudyError(str(path), [Fault("syntax", f"must be TOML, found: {error}.")]) from None
 
@@ -127,10 +133,15 @@ def _build(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | No
     model, mechanism, optimizer = (parts[name] for name in FAMILIES)
     problem = Federation(data, model, training, mechanism, objectives, head.block or optimizer.batch)
     head = replace(head, name=head.name or path.stem, block=problem.block)
-    tables = {name: {"name": sections[name]["name"], **plain(parts[name])} for name in FAMILIES}
+    tables = {name: {"name": sections[name]["name"], **_settings(parts[name])} for name in FAMILIES}
     description = {**plain(head), "data": plain(data), "model": tables["model"], "training": plain(training),
                    "mechanism": tables["mechanism"], "objectives": _tables(objectives), "optimizer": tables["optimizer"]}
     return Study(head.name, problem, optimizer, head.budget, head.seed, head.repeats, path, description)
+
+
+def _settings(member: Any) -> dict[str, Any]:
+    held: dict[str, Any] = dict(member.arguments) if isinstance(member, Own) else plain(member)
+    return held
 
 
 def _member(family: str, section: dict[str, Any], faults: list[Fault]) -> Any:
@@ -143,10 +154,20 @@ def _member(family: str, section: dict[str, Any], faults: list[Fault]) -> Any:
         return None
     try:
         cls = find(name, FAMILIES[family])
+        if family == "model" and ":" in name and hasattr(cls, "forward"):
+            return Own(name, tuple((key, value) for key, value in section.items() if key != "name"))
+        _must_be_member(name, cls, family)
     except SettingError as error:
         faults.append(Fault(f"{family}.name", str(error)))
         return None
     return read(cls, {key: value for key, value in section.items() if key != "name"}, family, faults)
+
+
+def _must_be_member(name: str, cls: Any, family: str) -> None:
+    right = isinstance(cls, type) and hasattr(cls, "__dataclass_fields__") and hasattr(cls, METHODS[family])
+    if not right:
+        also = " or an nn.Module" if family == "model" else ""
+        raise SettingError(f"{name!r} must be a dataclass of settings with a method {METHODS[family]!r}{also}, found {cls!r}.")
 
 
 @contextlib.contextmanager
@@ -171,9 +192,7 @@ def find(name: str, family: Mapping[str, type]) -> type:
     except Exception as error:
         raise SettingError(f"{name!r} must be importable, found {type(error).__name__}: {error}. Install the package "
                            "that holds it, or put the module beside the study file.") from error
-    if not isinstance(found, type) or not hasattr(found, "__dataclass_fields__"):
-        raise SettingError(f"{name!r} must be a dataclass of settings, found {found!r}.")
-    return found
+    return found  # type: ignore[no-any-return]
 
 
 def _objectives(section: dict[str, Any], mechanism: Any, faults: list[Fault]) -> tuple[Objective, ...] | None:

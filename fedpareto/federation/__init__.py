@@ -2,8 +2,8 @@
 
 from fedpareto.federation.data import Data, Dataset
 from fedpareto.federation.measures import MEASURES, Measure
-from fedpareto.federation.models import MODELS, Lr, Mlp, Model
+from fedpareto.federation.models import MODELS, Lr, Mlp, Model, Own
 from fedpareto.federation.problem import Federation
 from fedpareto.federation.training import Training
 
-__all__ = ["MEASURES", "MODELS", "Data", "Dataset", "Federation", "Lr", "Measure", "Mlp", "Model", "Training"]
+__all__ = ["MEASURES", "MODELS", "Data", "Dataset", "Federation", "Lr", "Measure", "Mlp", "Model", "Own", "Training"]

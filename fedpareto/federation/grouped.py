@@ -42,56 +42,57 @@ class Step:
 
 
 class _Linear(torch.autograd.Function):
-    """y = x Wᵀ + b for G models; the backward pass takes the step."""
+    """y = W x + b for G models; the backward pass takes the step.
+
+    The output [B,G·C] lies in memory with the batch innermost, as [G,C,B]: the next product needs no copy, and a softmax over
+    classes runs along whole vectors.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, layer: GroupedLinear) -> Tensor:
-        rows = _by_model(x, w, layer)  # [Q,B,D], Q = M where the input is shared and G where it is not
-        Q, B, _ = rows.shape
-        weight = w.reshape(Q, -1, w.shape[-1])
-        product = torch.bmm(rows, weight.transpose(1, 2)) if b is None else torch.baddbmm(b.reshape(Q, 1, -1), rows, weight.transpose(1, 2))
+        inputs = _by_model(x, w.shape[-1])
+        weight = w.reshape(len(inputs), -1, w.shape[-1])
         ctx.save_for_backward(x, w, b)
         ctx.layer = layer
-        return product.transpose(0, 1).reshape(B, -1)
+        return _beside(torch.bmm(weight, inputs) if b is None else torch.baddbmm(b.reshape(len(inputs), -1, 1), weight, inputs))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, w, b = ctx.saved_tensors
-        layer, gy = ctx.layer, gradients[0]
-        rows = _by_model(x, w, layer)
-        Q = rows.shape[0]
-        gy = gy.view(gy.shape[0], Q, -1).transpose(0, 1)  # [Q,B,O]
-        gx = None
-        if ctx.needs_input_grad[0]:
-            gx = torch.bmm(gy, w.reshape(Q, -1, w.shape[-1])).transpose(0, 1).reshape(x.shape)
-        if layer.step is None:
-            gw = torch.bmm(gy.transpose(1, 2), rows).view(w.shape)
-            return gx, gw, None if b is None else gy.sum(1).view(b.shape), None
-        _fused(layer, w, b, gy, rows)
+        inputs, step = _by_model(x, w.shape[-1]), ctx.layer.step
+        Q, D, _ = inputs.shape
+        weight = w.view(Q, -1, D)
+        slope = _by_model(gradients[0], weight.shape[1])  # [Q,C',B]
+        gx = _beside(torch.bmm(weight.transpose(1, 2), slope)) if ctx.needs_input_grad[0] else None
+        if step is None:
+            gw = torch.bmm(slope, inputs.transpose(1, 2)).view(w.shape)
+            return gx, gw, None if b is None else slope.sum(2).view(b.shape), None
+        _fused(step, ctx.layer, weight, slope, inputs)
+        if b is not None:
+            step.move(ctx.layer.index_bias, b, slope.sum(2).view(b.shape))
         return gx, None, None, None
 
 
-def _by_model(x: Tensor, w: Tensor, layer: GroupedLinear) -> Tensor:
-    """Return the inputs [Q,B,D] of a layer: per slot where its federations share them, else per model."""
-    return x.view(x.shape[0], -1, w.shape[-1]).transpose(0, 1)
+def _by_model(x: Tensor, width: int) -> Tensor:
+    """Return activations [B,Q·D] as [Q,D,B]: Q is the slots where their federations share them, else the models."""
+    return x.reshape(len(x), -1, width).permute(1, 2, 0)
 
 
-def _fused(layer: GroupedLinear, w: Tensor, b: Tensor | None, gy: Tensor, rows: Tensor) -> None:
-    """Take a layer's step without writing its gradient."""
-    step = layer.step
-    assert step is not None
-    M, R, out, D = w.shape
-    Q = rows.shape[0]
-    scaled = gy.transpose(1, 2)  # [Q,O',B]
-    rate = step.rate.view(M, R, 1).expand(M, R, out).reshape(Q, -1, 1)
+def _beside(x: Tensor) -> Tensor:
+    """Return activations [Q,C,B] as [B,Q·C], the models side by side."""
+    return x.flatten(0, 1).t()
+
+
+def _fused(step: Step, layer: GroupedLinear, weight: Tensor, slope: Tensor, inputs: Tensor) -> None:
+    """Take the step of weights [Q,C',D] without writing their gradient."""
+    rate = step.rate.reshape(len(weight), -1, 1)
+    rate = rate.repeat_interleave(weight.shape[1] // rate.shape[1], dim=1)  # [Q,C',1]
     if step.momentum:
-        speed = step.speed[layer.index_weight].view(Q, -1, D)
-        speed.baddbmm_(scaled, rows, beta=step.momentum)
-        w.view(Q, -1, D).addcmul_(speed, rate, value=-1)
+        speed = step.speed[layer.index_weight].view(weight.shape)
+        speed.baddbmm_(slope, inputs.transpose(1, 2), beta=step.momentum)
+        weight.addcmul_(speed, rate, value=-1)
     else:
-        w.view(Q, -1, D).baddbmm_(scaled * -rate, rows)
-    if b is not None:
-        step.move(layer.index_bias, b, gy.sum(1).view(b.shape))
+        weight.baddbmm_(slope * -rate, inputs.transpose(1, 2))
 
 
 class GroupedLinear(nn.Module):
@@ -157,10 +158,10 @@ class Grouped:
                 layer.step = step
 
     def scores(self, params: Params, x: Tensor, step: Step | None = None) -> Tensor:
-        """Return the scores [B,M,R,C] of models [M,R,...] on inputs [B,M,...], one batch per slot."""
+        """Return the scores [M,R,C,B] of models [M,R,...] on inputs [B,M,...], one batch per slot."""
         self.bind(params, step)
         out: Tensor = self.module(x.flatten(1, 2))
-        return out.view(len(x), *params[0].shape[:2], -1)
+        return out.view(len(x), *params[0].shape[:2], -1).permute(1, 2, 3, 0)
 
 
 def grouped(module: nn.Module) -> Grouped:

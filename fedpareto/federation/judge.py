@@ -41,11 +41,11 @@ class Judge:
         n, R = len(self.images.y), len(params[0])
         wrong, loss = (torch.empty(R, n, device=self.owner.device) for _ in range(2))
         for part in torch.split(torch.arange(n, device=self.owner.device), _images_at_once(stack, R)):
-            scores = stack.scores(models, self.images.at(part)[:, None])[:, 0].transpose(0, 1)  # [R,b,C]
+            scores = stack.scores(models, self.images.at(part)[:, None])[0]  # [R,C,b]
             truth = self.images.y[part]
-            missed = (scores.argmax(2) != truth).float()
-            wrong[:, part] = missed.masked_fill(scores.isnan().any(2), torch.nan)
-            loss[:, part] = cross_entropy(scores.flatten(0, 1), truth.repeat(R), reduction="none").view(R, -1)
+            loss[:, part] = cross_entropy(scores, truth.expand(R, -1), reduction="none")
+            missed = (scores.max(1).indices != truth).float()
+            wrong[:, part] = missed.masked_fill(loss[:, part].isnan(), torch.nan)
         return torch.stack([wrong.mean(1), loss.mean(1), self._worst(wrong), self._worst(loss)])
 
     def _worst(self, each: Tensor) -> Tensor:

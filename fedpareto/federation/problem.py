@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpareto.errors import SettingError
+from fedpareto.errors import ModelError, SettingError
 from fedpareto.federation.data import Data, load
 from fedpareto.federation.draws import cohort
 from fedpareto.federation.measures import MEASURES
@@ -60,6 +61,10 @@ class Federation:
         from fedpareto.federation.train import seeded, stack
 
         data = load(self.data)
+        needed = 16 * parameters_of(self.widest, data.shape, data.classes)  # type: ignore[arg-type]
+        if needed > _memory():
+            raise ModelError(f"the model must fit into memory, found {needed / 16:.3g} parameters: with gradient and update "
+                             f"{needed / 2**30:,.0f} GiB, where there are {_memory() / 2**30:,.0f}. Make it narrower.")
         deal(data.y_train, self.data, 0)
         stack(seeded(lambda: self.widest.build(data.shape, data.classes), 0), data.shape, data.classes)
         self._device()
@@ -166,3 +171,11 @@ def parameters_of(model: Model, shape: tuple[int, ...], classes: int) -> int:
 
 def _most(value: Any) -> Any:
     return largest(value) if isinstance(value, Variable) else value
+
+
+def _memory() -> int:
+    """Return the bytes of memory of this machine, or a very large number where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 2**62

@@ -19,7 +19,7 @@ from torch.nn.functional import one_hot
 from fedpareto.errors import ModelError
 from fedpareto.federation.grouped import Grouped, Params, Step, grouped
 
-SMALL = 5e7  # multiplications in a step below which a second thread costs more than it gives
+SMALL = 1e7  # multiplications in a step below which a second thread costs more than it gives
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Stack:
         return sum(p.numel() for p in self.module.parameters())
 
     def scores(self, params: Params, x: Tensor, step: Step | None = None) -> Tensor:
-        """Return the scores [B,M,R,C] of models [M,R,...] on inputs [B,M,...], one batch per slot."""
+        """Return the scores [M,R,C,B] of models [M,R,...] on inputs [B,M,...], one batch per slot."""
         if self.fast is not None:
             return self.fast.scores(params, x, step)
         inner = vmap(self._one, in_dims=(0, None))
         out: Tensor = vmap(inner, in_dims=(0, 1))(params, x)  # [M,R,B,C]
-        return out.permute(2, 0, 1, 3)
+        return out.transpose(2, 3)
 
     def _one(self, params: Sequence[Tensor], x: Tensor) -> Tensor:
         out: Tensor = functional_call(self.module, dict(zip(self.names, params, strict=True)), (x,))
@@ -58,9 +58,9 @@ class Stack:
         """Take one step of SGD on cross-entropy, in place; weight [B,M] is what each image counts in its batch's mean."""
         scores = self.scores(params, x, step)
         with torch.no_grad():
-            slope = scores.softmax(3)
-            slope -= one_hot(y, scores.shape[3])[:, :, None]
-            slope *= weight[:, :, None, None]
+            slope = scores.softmax(2)
+            slope -= one_hot(y.t(), scores.shape[2]).transpose(1, 2)[:, None]  # [M,1,C,B]
+            slope *= weight.t()[:, None, None]
         gradients = torch.autograd.grad(scores, params, slope, allow_unused=True)
         with torch.no_grad():
             for i, (p, gradient) in enumerate(zip(params, gradients, strict=True)):
@@ -115,7 +115,7 @@ def _agrees(made: Stack, x: Tensor) -> bool:
     params = [torch.randn(2, 2, *p.shape, generator=draw) * 0.1 for p in made.initial]
     together = made.scores(params, x)
     alone = torch.stack([torch.stack([made._one([p[m, r] for p in params], x[:, m]) for r in range(2)]) for m in range(2)])
-    return bool(torch.allclose(together, alone.permute(2, 0, 1, 3), rtol=1e-4, atol=1e-4))
+    return bool(torch.allclose(together, alone.transpose(2, 3), rtol=1e-4, atol=1e-4))
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,9 @@ class Images:
     shift: float
 
     def at(self, picks: Tensor) -> Tensor:
-        """Return the inputs at these places."""
-        out = self.x[picks] * self.scale
-        return out.add_(self.shift) if self.shift else out
+        """Return the inputs at these places, [*picks, ...]."""
+        out = self.x.flatten(1).index_select(0, picks.flatten()) * self.scale
+        return (out.add_(self.shift) if self.shift else out).view(*picks.shape, *self.x.shape[1:])
 
 
 class LocalSteps:
