@@ -31,8 +31,6 @@ def _must(holds: bool, name: str, rule: str, found: object) -> None:
 
 
 def _check_range(name: str, low: float, high: float, log: bool) -> None:
-    if isinstance(low, int) and isinstance(high, int):
-        _must(max(abs(low), abs(high)) <= LARGEST, name, f"a range of whole numbers must lie within ±{LARGEST:.0e}", "larger ones")
     _must(math.isfinite(low) and math.isfinite(high), name, "both ends of a range must be finite", f"[{low}, {high}]")
     _must(low < high, name, "a range must have low < high", f"[{low}, {high}]")
     _must(math.isfinite(high - low), name, "a range must be narrower than the largest number", f"[{low}, {high}]")
@@ -85,7 +83,10 @@ class Integer:
     log: bool = False
 
     def __post_init__(self) -> None:
+        _must(max(abs(self.low), abs(self.high)) <= LARGEST, self.name, f"a range of whole numbers must lie within ±{LARGEST:.0e}",
+              "larger ones")
         _check_range(self.name, self.low, self.high, self.log)
+
     @property
     def size(self) -> int:
         return self.high - self.low + 1

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -85,6 +84,8 @@ def load_study(path: str | Path, budget: int | None = None, seed: int | None = N
     """Read a study file; budget and seed stand in for the file's own."""
     path = Path(path)
     table, text = _parse(path)
+    if str(path.parent.resolve()) not in sys.path:
+        sys.path.append(str(path.parent.resolve()))  # so that what lies beside the study file can be imported
     given = {key: value for key, value in (("budget", budget), ("seed", seed)) if value is not None}
     faults: list[Fault] = []
     study = _build(table | given, path, faults)
@@ -124,8 +125,7 @@ def _build(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | No
     head = read(Head, {k: v for k, v in top.items() if k not in unknown}, "", faults)
     data = read(Data, sections["data"], "data", faults)
     training = read(Training, sections["training"], "training", faults)
-    with _importable(path.parent):
-        parts = {name: _member(name, sections[name], faults) for name in FAMILIES}
+    parts = {name: _member(name, sections[name], faults) for name in FAMILIES}
     objectives = _objectives(sections["objectives"], parts["mechanism"], faults)
     _names_differ(training, parts["mechanism"], faults)
     if head is None or data is None or training is None or objectives is None or faults:
@@ -168,16 +168,6 @@ def _must_be_member(name: str, cls: Any, family: str) -> None:
     if not right:
         also = " or an nn.Module" if family == "model" else ""
         raise SettingError(f"{name!r} must be a dataclass of settings with a method {METHODS[family]!r}{also}, found {cls!r}.")
-
-
-@contextlib.contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    """Let modules beside the study file be imported."""
-    sys.path.insert(0, str(folder.resolve()))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder.resolve()))
 
 
 def find(name: str, family: Mapping[str, type]) -> type:

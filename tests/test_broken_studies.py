@@ -7,7 +7,9 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,36 @@ MECHANISM = f'[mechanism]\nname = "randomization"\n{SIGMA}\n{CLIP}\n'
 LEAKAGE = '[objectives.leakage]\nmeasure = "kang23_eq13"\nlimit = 0.8\n'
 OBJECTIVES = f'[objectives.utility_loss]\nmeasure = "test_error"\n\n{LEAKAGE}'
 OPTIMIZER = 'name = "nsga2"\npopulation = 2'
+
+
+@dataclass(frozen=True)
+class Bare:
+    """A mechanism that protects nothing and has no settings."""
+
+    def protect(self, upload: Any, values: Any, noise: Any) -> Any:
+        return upload
+
+
+@dataclass(frozen=True)
+class Batched:
+    """A mechanism with a setting that training has."""
+
+    batch_size: int = 8
+
+    def protect(self, upload: Any, values: Any, noise: Any) -> Any:
+        return upload
+
+
+def no_rows() -> None:
+    """A function of data that fails."""
+    raise LookupError("the table is empty")
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave nothing to other tests: reading a study adds its folder to where Python looks for modules."""
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+
 
 # what is broken: (text of the valid study, text in its place, key that must be named, words that must be said)
 BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
@@ -41,7 +73,8 @@ BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
     "unknown key, unlike any": ("clients = 4", "zzz = 4", "data.zzz", ["no such key", "Known: ", "clients", "split"]),
     "unknown section": ("[training]", "[trainig]", "trainig", ["no such key", "Did you mean 'training'?"]),
     "unknown key of a model without settings": ('name = "lr"', 'name = "lr"\nhidden = [3]', "model.hidden", ["no such key"]),
-    "unknown data": ('name = "digits"', 'name = "digit"', "data.name", ["must be one of", "Did you mean 'digits'?"]),
+    "unknown data": ('name = "digits"', 'name = "digit"', "data.name",
+                     ["there is no data set 'digit'", "Did you mean 'digits'?", "the path of an .npz file", "package.module:function"]),
     "unknown model": ('name = "lr"', 'name = "mpl"', "model.name", ["there is no 'mpl'", "Did you mean 'mlp'?"]),
     "unknown mechanism": ('name = "randomization"', 'name = "randomisation"', "mechanism.name",
                           ["there is no 'randomisation'", "Did you mean 'randomization'?"]),
@@ -86,11 +119,14 @@ BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
     "nan for a limit": ("limit = 0.8", "limit = nan", "objectives.leakage.limit", ["must be a finite number, found nan"]),
     "float too huge to hold": (SIGMA, "sigma = 1e999", "mechanism.sigma", ["must be a finite number, found inf"]),
     "huge number": (SIGMA, "sigma = 1e300", "mechanism.sigma", ["must be at most 1000000, found 1e+300"]),
-    "huge whole number for a float": (SIGMA, f"sigma = 1{'0' * 400}", "mechanism.sigma", ["a number of 401 digits"]),
+    "huge whole number for a float": (SIGMA, f"sigma = 1{'0' * 400}", "mechanism.sigma",
+                                      ["must lie within ±1e300, found a number of 1329 bits"]),
     "huge whole number": ("rounds = 1", f"rounds = 1{'0' * 30}", "training.rounds", ["must be at most 100000"]),
     "more digits than Python reads": ("seed = 1", f"seed = 1{'0' * 5000}", "", ["must be", "5001 digits"]),
-    "more digits than Python prints": ("seed = 1", f"seed = 0x1{'0' * 5000}", "seed", ["must be at most"]),
-    "more digits than Python prints, for a float": (SIGMA, f"sigma = 0x1{'0' * 5000}", "mechanism.sigma", ["must be"]),
+    "more digits than Python prints": ("seed = 1", f"seed = 0x1{'0' * 5000}", "seed",
+                                       ["must lie within ±1e300, found a number of 20001 bits"]),
+    "more digits than Python prints, for a float": (SIGMA, f"sigma = 0x1{'0' * 5000}", "mechanism.sigma",
+                                                    ["must lie within ±1e300, found a number of 20001 bits"]),
     # what must be given, and given once
     "both epochs and steps": ("local_steps = 1", "local_steps = 1\nlocal_epochs = 1", "training",
                               ["exactly one of local_epochs and local_steps", "local_epochs = 1, local_steps = 1"]),
@@ -113,19 +149,21 @@ BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
                           ["'no_such_module:Net' must be importable", "ModuleNotFoundError", "Install the package"]),
     "path to no class": ('name = "lr"', 'name = "json:Net"', "model.name", ["must be importable", "AttributeError", "Net"]),
     "path to what is no dataclass": ('name = "lr"', 'name = "json:JSONDecoder"', "model.name",
-                                     ["must be a dataclass of settings", "JSONDecoder"]),
+                                     ["must be a dataclass of settings with a method 'build' or an nn.Module", "JSONDecoder"]),
     "path without a class": ('name = "lr"', 'name = "json:"', "model.name", ["'json:'"]),
     "path without a module": ('name = "lr"', 'name = ":Net"', "model.name", ["':Net'"]),
-    "path to what is no optimizer": (OPTIMIZER, 'name = "fedpareto.federation:Lr"', "optimizer", ["fedpareto.federation:Lr"]),
-    "path to what is no model": ('name = "lr"', 'name = "fedpareto.federation:Data"', "model", ["fedpareto.federation:Data"]),
+    "path to what is no optimizer": (OPTIMIZER, 'name = "fedpareto.federation:Lr"', "optimizer.name",
+                                     ["'fedpareto.federation:Lr' must be a dataclass of settings with a method 'propose'"]),
+    "path to what is no model": ('name = "lr"', 'name = "fedpareto.federation:Data"', "model.name",
+                                 ["'fedpareto.federation:Data' must be a dataclass of settings with a method 'build'"]),
     "path to what is no mechanism": (f"{MECHANISM}\n{OBJECTIVES}", '[mechanism]\nname = "fedpareto.optimizers:Random"\n'
-                                     '[objectives.test_error]\n', "mechanism", ["fedpareto.optimizers:Random"]),
-    "mechanism with a setting that training has": (f"{MECHANISM}\n{OBJECTIVES}", '[mechanism]\nlearning_rate = 0.1\n'
-                                                   'name = "fedpareto.federation:Training"\nlocal_steps = 1\n'
+                                     '[objectives.test_error]\n', "mechanism.name",
+                                     ["'fedpareto.optimizers:Random' must be a dataclass of settings with a method 'protect'"]),
+    "mechanism with a setting that training has": (f"{MECHANISM}\n{OBJECTIVES}", f'[mechanism]\nname = "{__name__}:Batched"\n'
                                                    '[objectives.test_error]\n', "mechanism.batch_size",
                                                    ["must have a name of its own, found one that [training] has: batch_size"]),
-    "measure that the mechanism cannot give": (MECHANISM, '[mechanism]\nname = "fedpareto.federation:Lr"\n',
-                                               "objectives.leakage.measure", ["needs a mechanism with sigma", "found Lr"]),
+    "measure that the mechanism cannot give": (MECHANISM, f'[mechanism]\nname = "{__name__}:Bare"\n',
+                                               "objectives.leakage.measure", ["needs a mechanism with sigma", "found Bare"]),
     # text that is no TOML
     "syntax": ("clients = 4", "clients = ", "", ["must be TOML", "line 7"]),
     "unclosed text": ('name = "tiny"', 'name = "tiny', "", ["must be TOML", "line 1"]),
@@ -133,6 +171,22 @@ BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
     # found only once the data are there
     "more clients than images": ("clients = 4", "clients = 2000", "data.clients",
                                  ["every client needs an image", "at most 1,438 clients", "found 2,000"]),
+    "own data that are not there": ('name = "digits"', 'name = "no/such.npz"', "data.name",
+                                    ["no/such.npz must be an .npz file, found none"]),
+    "path to no module of data": ('name = "digits"', 'name = "no_such_module:make"', "data.name",
+                                  ["'no_such_module:make' must be importable", "ModuleNotFoundError", "Install the package"]),
+    "path to no function of data": ('name = "digits"', 'name = "json:make"', "data.name", ["must be importable", "AttributeError"]),
+    "path to what is no function of data": ('name = "digits"', 'name = "math:pi"', "data.name",
+                                            ["'math:pi' must be a function that returns the arrays x_train, y_train, x_test, y_test",
+                                             "TypeError: 'float' object is not callable"]),
+    "function of data that fails": ('name = "digits"', f'name = "{__name__}:no_rows"', f"data.name: '{__name__}:no_rows'",
+                                    ["must be a function that returns the arrays", "found LookupError: the table is empty."]),
+    "function of data that gives others": ('name = "digits"', 'name = "os:getcwd"', "os:getcwd",
+                                           ["must hold the arrays x_train, y_train, x_test, y_test, found str"]),
+    "more shards than images": ("clients = 4", 'clients = 800\nsplit = "shards"', "data.shards",
+                                ["every shard must hold an image, so clients × shards at most 1,438, found 1,600. Lower either."]),
+    "clients without images": ("clients = 4", 'clients = 500\nsplit = "dirichlet"\nalpha = 0.001', "data.split",
+                               ["every client must hold an image", "in the last of 50 dirichlet splits. Raise data.alpha, or lower"]),
 }
 
 
@@ -282,3 +336,20 @@ def test_a_valid_study_that_is_not_the_one_whose_rows_these_are_is_refused(
         assert "undo the change" in err
         assert "name a new database with --db" in err
     assert dump(finished_study.with_suffix(".db")) == before
+
+
+def test_a_study_whose_objectives_come_in_another_order_is_another_study(
+        finished_study: Path, fedpareto: Callable[..., tuple[int, str, str]]) -> None:
+    before = dump(finished_study.with_suffix(".db"))
+    utility = OBJECTIVES.removesuffix(LEAKAGE)
+    text = finished_study.read_text()
+    assert OBJECTIVES in text
+    finished_study.write_text(text.replace(OBJECTIVES, f"{LEAKAGE}\n{utility}"))
+    status, out, err = fedpareto("run", finished_study)
+    assert (status, out) == (2, "")
+    assert "must belong to this study, found one that differs in objectives (" in err
+    assert dump(finished_study.with_suffix(".db")) == before
+
+
+def test_a_study_names_its_objectives_in_their_order(tiny_study: Path) -> None:
+    assert [objective["name"] for objective in load_study(tiny_study).identity["objectives"]] == ["utility_loss", "leakage"]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpareto.errors import Fault, SettingError
-from fedpareto.settings import Real, Rule, Whole, kind_of, plain, read, searched, setting
+from fedpareto.settings import Real, Rule, Whole, fixed, kind_of, largest, plain, read, searched, setting
 from fedpareto.space import Choice, Float, Integer
 
 
@@ -110,6 +110,17 @@ def test_a_range_written_as_a_table_may_be_on_a_log_scale() -> None:
     assert oven(minutes={"low": 1, "high": 600, "log": True}).minutes == Integer("minutes", 1, 600, log=True)
 
 
+def test_a_range_inside_a_list_is_searched_under_the_name_of_the_list_and_its_place() -> None:
+    made = oven(shelves=[[0, 3], 2, {"choices": [1, 4]}, {"low": 1, "high": 5, "log": True}])
+    assert made.shelves == (Integer("shelves_1", 0, 3), 2, Choice("shelves_3", (1, 4)), Integer("shelves_4", 1, 5, log=True))
+    assert searched(made) == (made.shelves[0], *made.shelves[2:])
+
+
+def test_fixing_the_ranges_chooses_a_number_for_each_and_leaves_the_rest() -> None:
+    made = oven(heat=[100, 200.5], minutes=30, shelves=[[0, 3], 2])
+    assert fixed(made, largest) == oven(heat=200.5, minutes=30, shelves=[3, 2])
+
+
 def test_choices_of_a_float_become_floats() -> None:
     choice = oven(heat={"choices": [100, 200.5]}).heat
     assert choice == Choice("heat", (100.0, 200.5))
@@ -128,12 +139,13 @@ WRONG = {
     "number for a list": ({"shelves": 3}, "shelves", "must be a list of whole numbers, found 3."),
     "range for a list": ({"shelves": {"low": 1, "high": 2}}, "shelves",
                          "must be a list of whole numbers, found {'low': 1, 'high': 2}."),
-    "float in a list": ({"shelves": [1, 2.5]}, "shelves", "must be a whole number, found 2.5."),
-    "list in a list": ({"shelves": [[1]]}, "shelves", "must be a whole number, found [1]."),
+    "float in a list": ({"shelves": [1, 2.5]}, "shelves", "shelves_2: must be a whole number, found 2.5."),
+    "list in a list": ({"shelves": [[1]]}, "shelves",
+                       f"shelves_1: must be a whole number or a range written as {WAYS}, found [1]."),
     "true for a float": ({"heat": True}, "heat", "must be a number, found True."),
     "true for an optional float": ({"weight": True}, "weight", "must be a number, found True."),
     "false for a whole number": ({"minutes": False}, "minutes", "must be a whole number, found False."),
-    "true in a list": ({"shelves": [True]}, "shelves", "must be a whole number, found True."),
+    "true in a list": ({"shelves": [True]}, "shelves", "shelves_1: must be a whole number, found True."),
     "true in a range": ({"heat": [True, 10]}, "heat", "must be a number, found True."),
     "true among choices": ({"minutes": {"choices": [True, 3]}}, "minutes", "must be a whole number, found True."),
     "text in a range": ({"heat": [1, "2"]}, "heat", "must be a number, found '2'."),
@@ -145,7 +157,11 @@ WRONG = {
     "too little": ({"minutes": 0}, "minutes", "must be at least 1, found 0."),
     "not above": ({"heat": 0}, "heat", "must be above 0, found 0."),
     "too much": ({"heat": 300.5}, "heat", "must be at most 300, found 300.5."),
-    "too much in a list": ({"shelves": [0, 6]}, "shelves", "must be at most 5, found 6."),
+    "too much in a list": ({"shelves": [0, 6]}, "shelves", "shelves_2: must be at most 5, found 6."),
+    "too much in a range in a list": ({"shelves": [0, [1, 6]]}, "shelves", "shelves_2: must be at most 5, found 6."),
+    "reversed range in a list": ({"shelves": [[3, 1], 2]}, "shelves", "shelves_1: a range must have low < high, found [3, 1]."),
+    "one choice in a list": ({"shelves": [1, {"choices": [2]}]}, "shelves",
+                             "shelves_2: a choice must list at least two values, found [2]."),
     "too little at the low end": ({"minutes": [0, 5]}, "minutes", "must be at least 1, found 0."),
     "too little at the high end": ({"minutes": {"low": 5, "high": -5}}, "minutes", "must be at least 1, found -5."),
     "too much at the low end": ({"heat": {"low": 301, "high": 302}}, "heat", "must be at most 300, found 301."),
@@ -157,8 +173,9 @@ WRONG = {
     "nan in a range": ({"weight": [0.0, math.nan]}, "weight", "must be a finite number, found nan."),
     "inf in a range": ({"weight": [-math.inf, 0.0]}, "weight", "must be a finite number, found -inf."),
     "nan among choices": ({"weight": {"choices": [1, math.nan]}}, "weight", "must be a finite number, found nan."),
-    "huge": ({"weight": 10**400}, "weight", "must be below 1e308, found a number of 401 digits."),
-    "huge in a range": ({"weight": [0, 10**400]}, "weight", "must be below 1e308, found a number of 401 digits."),
+    "huge": ({"weight": 10**400}, "weight", "must lie within ±1e300, found a number of 1329 bits."),
+    "huge and negative": ({"weight": -(10**400)}, "weight", "must lie within ±1e300, found a number of 1329 bits."),
+    "huge in a range": ({"weight": [0, 10**400]}, "weight", "must lie within ±1e300, found a number of 1329 bits."),
     "huge whole number": ({"minutes": 10**30}, "minutes", f"must be at most 600, found {10**30}."),
     "empty range": ({"heat": [5, 5]}, "heat", "a range must have low < high, found [5.0, 5.0]."),
     "reversed range": ({"minutes": [9, 2]}, "minutes", "a range must have low < high, found [9, 2]."),
@@ -203,10 +220,13 @@ def test_bounds_themselves_are_allowed_except_where_the_rule_says_above() -> Non
     assert oven(heat=5e-324).heat == 5e-324
 
 
-def test_a_whole_number_without_a_bound_may_be_as_large_as_it_likes() -> None:
-    made = read(Bare, {"size": 1.0, "count": 10**400}, "", [])
+@pytest.mark.parametrize("count", [10**300, -(10**300)])
+def test_a_whole_number_without_a_bound_may_have_three_hundred_zeros(count: int) -> None:
+    made = read(Bare, {"size": 1.0, "count": count}, "", [])
     assert made is not None
-    assert made.count == 10**400
+    assert made.count == count
+    assert faults_of(Bare, {"size": 1.0, "count": 10 * count}) == [
+        Fault("oven.count", "must lie within ±1e300, found a number of 1000 bits.")]
 
 
 @pytest.mark.parametrize("found", [10**400, -(10**400), [1, 10**400], {"choices": [1, 10**400]}],
@@ -214,17 +234,28 @@ def test_a_whole_number_without_a_bound_may_be_as_large_as_it_likes() -> None:
 def test_a_number_too_huge_for_a_float_is_refused_wherever_it_stands(found: object) -> None:
     (fault,) = faults_of(Bare, {"size": found})
     assert fault.key == "oven.size"
-    assert "found a number of 40" in fault.message
+    assert fault.message == "must lie within ±1e300, found a number of 1329 bits."
 
 
-def test_a_range_of_whole_numbers_with_a_huge_end_is_refused() -> None:
-    (fault,) = faults_of(Bare, {"size": 1.0, "count": [1, 10**400]})
-    assert fault.key == "oven.count"
+@pytest.mark.parametrize(("end", "message"), [
+    (10**400, "must lie within ±1e300, found a number of 1329 bits."),
+    (10**12 + 1, "a range of whole numbers must lie within ±1e+12, found larger ones.")])
+def test_a_range_of_whole_numbers_with_a_huge_end_is_refused(end: int, message: str) -> None:
+    assert faults_of(Bare, {"size": 1.0, "count": [1, end]}) == [Fault("oven.count", message)]
+    assert faults_of(Bare, {"size": 1.0, "count": [-end, 1]}) == [Fault("oven.count", message)]
+
+
+@pytest.mark.parametrize("end", [10**12 + 1, 10**18, 10**300])
+def test_a_range_of_floats_may_have_ends_that_no_range_of_whole_numbers_may_have(end: int) -> None:
+    made = read(Bare, {"size": [-end, end]}, "", [])
+    assert made is not None
+    assert made.size == Float("size", float(-end), float(end))  # type: ignore[comparison-overlap]
 
 
 @pytest.mark.parametrize("key", ["weight", "minutes"])
 def test_a_number_with_more_digits_than_python_will_print_is_refused(key: str) -> None:
-    assert fault_of({key: 16**5000})[0] == f"oven.{key}"  # 0xfff... in a study file
+    found = fault_of({key: 16**5000})  # 0x1000... in a study file
+    assert found == (f"oven.{key}", "must lie within ±1e300, found a number of 20001 bits.")
 
 
 def test_a_setting_without_default_must_be_given() -> None:
@@ -283,9 +314,10 @@ numbers = st.one_of(st.floats(0.5, 300), st.integers(1, 300))
 heats = st.one_of(numbers, st.tuples(st.integers(1, 100), st.integers(101, 300)).map(list),
                   st.builds(lambda low, log: {"low": low, "high": 300.0, "log": log}, st.floats(0.5, 299), st.booleans()),
                   st.lists(st.integers(1, 300), min_size=2, max_size=5, unique=True).map(lambda c: {"choices": c}))
+shelf = st.one_of(st.integers(0, 5), st.integers(1, 5).map(lambda high: [0, high]))
 ovens = st.fixed_dictionaries({"heat": heats}, optional={
     "minutes": st.integers(1, 600), "mode": st.sampled_from(["fan", "grill", "steam"]), "light": st.booleans(),
-    "shelves": st.lists(st.integers(0, 5), max_size=3), "weight": st.floats(-10, 10), "seed": st.integers(0, 2**70)})
+    "shelves": st.lists(shelf, max_size=3), "weight": st.floats(-10, 10), "seed": st.integers(0, 2**70)})
 
 
 @given(ovens)

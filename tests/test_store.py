@@ -15,6 +15,7 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,8 @@ def process(script: str, *words: object) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen([sys.executable, "-c", code, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           text=True) as other:
         assert other.stdout is not None
-        assert other.stdout.readline() == "ready\n"
+        said = [os.read(other.stdout.fileno(), 1) for _ in "ready\n"]  # no byte more, so that communicate has the rest
+        assert b"".join(said) == b"ready\n"
         try:
             yield other
         finally:
@@ -434,23 +436,78 @@ def test_the_lock_of_a_killed_run_is_gone(db: Path) -> None:
     assert list(folder(db)) == ["tiny.db"]
 
 
-def test_a_database_held_by_another_program_is_refused_and_can_still_be_read(finished: Path) -> None:
+def test_a_closed_store_is_one_file_beside_a_lock_that_stays(db: Path) -> None:
+    with write(db) as store:
+        store.add(0, POINTS, SETTINGS)
+        assert {"tiny.db", "tiny.db-lock", "tiny.db-wal"} <= {file.name for file in db.parent.iterdir()}
+    assert {file.name: file.stat().st_size > 0 for file in db.parent.iterdir()} == {"tiny.db": True, "tiny.db-lock": False}
+    with contextlib.closing(sqlite3.connect(db)) as look:
+        assert look.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_a_store_closed_while_another_process_reads_it_loses_nothing(finished: Path) -> None:
+    with process(READ_ON, finished) as reader:
+        with write(finished) as store:
+            store.record([Result(2, 0, {"error": 0.75})])
+        said, _ = reader.communicate("")
+        assert said == "3\n"
+    with Store.read(finished) as seen:
+        assert [t.number for t in seen.trials("done")] == [0, 2]
+
+
+READ_ON = """
+    store = Store.read(sys.argv[1])
+    store.trials()
+    print("ready", flush=True)
+    sys.stdin.read()
+    print(len(store.trials()))
+"""
+
+READ_WITHOUT_RIGHTS = """
+    import os
+    if os.geteuid() == 0:  # who may write everywhere
+        os.setuid(65534)
+    folder = os.path.dirname(sys.argv[1])
+    print("ready" if not os.access(folder, os.W_OK) else "the folder can be written to", flush=True)
+    with Store.read(sys.argv[1]) as store:
+        print(len(store.trials("done")), store.identity["seed"], sorted(os.listdir(folder)))
+"""
+
+
+def test_a_finished_study_can_be_read_where_nothing_can_be_written(finished: Path) -> None:
+    with tempfile.TemporaryDirectory() as place:  # pytest's own folders are closed to other users
+        there = Path(place) / "tiny.db"
+        there.write_bytes(finished.read_bytes())
+        there.chmod(0o444)
+        Path(place).chmod(0o555)
+        try:
+            with process(READ_WITHOUT_RIGHTS, there) as other:
+                assert other.communicate(timeout=60)[0] == "1 1 ['tiny.db']\n"
+        finally:
+            Path(place).chmod(0o755)
+
+
+def test_a_database_held_by_another_program_is_refused_until_it_is_free(finished: Path) -> None:
     before = dump(finished)
-    with process(HOLD_DATABASE, finished):
-        with pytest.raises(LockedStore) as refused:
-            Store.write(finished, "tiny", IDENTITY, 1)
-        with Store.read(finished) as seen:
-            assert len(seen.trials("done")) == 1
-    assert str(refused.value) == (f"{finished}: must not be in use, found it locked by another process. Wait for that one "
-                                  "to end, or give this run its own with --db.")
+    with process(HOLD_DATABASE, finished), ThreadPoolExecutor() as both:  # each waits five seconds for it to become free
+        tries = [both.submit(Store.write, finished, "tiny", IDENTITY, 1), both.submit(Store.read, finished)]
+        refused = [tried.exception() for tried in tries]
+    message = (f"{finished}: must not be in use, found it locked by another process. Wait for that one to end, or give this "
+               "run its own with --db.")
+    assert [(type(error), str(error)) for error in refused] == [(LockedStore, message)] * 2
     assert dump(finished) == before
+    with Store.read(finished) as seen:
+        assert len(seen.trials("done")) == 1
     write(finished).close()
 
 
 def test_results_refused_by_a_held_database_can_be_recorded_once_it_is_free(finished: Path) -> None:
     with write(finished) as store:
-        with process(HOLD_DATABASE, finished), pytest.raises(LockedStore, match="locked by another process"):
-            store.record([Result(2, 0, {"error": 0.75})])
+        with process(HOLD_DATABASE, finished):
+            with pytest.raises(LockedStore, match="locked by another process"):
+                store.record([Result(2, 0, {"error": 0.75})])
+            with Store.read(finished) as seen:
+                assert len(seen.trials("done")) == 1
         assert [t.number for t in store.trials("pending")] == [2]
         store.record([Result(2, 0, {"error": 0.75})])
         assert store.trials("pending") == []

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedpareto.errors import DataError, SettingError, did_you_mean
 from fedpareto.federation.download import Remote, download
-from fedpareto.federation.formats import Arrays, call_function, read_cifar_archive, read_idx, read_jpegs, read_npz
+from fedpareto.federation.formats import Arrays, call_function, read, read_cifar_archive, read_idx, read_jpegs, read_npz
 from fedpareto.settings import setting
 
 
@@ -77,9 +79,11 @@ class Files:
 
 def _mnist_like(npz: str, folder: str, base: str, sums: tuple[str, str, str, str]) -> Files:
     names = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
-    inside = tuple(f"{folder}/{name}" for name in names)
+    zipped = tuple(f"{folder}/{name}" for name in names)
+    plain = tuple(name.removesuffix(".gz") for name in zipped)
     remotes = tuple(Remote(f"{base}/{name}", f"{folder}/{name}", md5) for name, md5 in zip(names, sums, strict=True))
-    return Files((((npz,), read_npz), (inside, lambda *paths: read_idx(paths[0].parent))), remotes)
+    ways = [((npz,), read_npz)] + [(files, lambda *paths: read_idx(paths[0].parent)) for files in (zipped, plain)]
+    return Files(tuple(ways), remotes)
 
 
 FILES: dict[str, Files] = {
@@ -87,7 +91,7 @@ FILES: dict[str, Files] = {
         "f68b3c2dcbeaaa9fbdd348bbdeb94873", "d53e105ee54ea40749a09fcbcd1e9432",
         "9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c")),
     "fashion-mnist": _mnist_like("fashion_mnist.npz", "fashion-mnist",
-                                 "https://fashion-mnist.s3-website.eu-central-1.amazonaws.com", (
+                                 "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com", (
         "8d4fb7e6c68d591d4c3dfef9ec88bf0d", "25c81989df183df01b3e8a0aad5dffbe",
         "bef4ecab320f06d8554ea6380940ec79", "bb300cfdad3c16e7a12a480ee83cd310")),
     "cifar10": Files(
@@ -130,17 +134,17 @@ def _arrays(data: Data) -> Arrays:
     if data.name == "digits":
         return _digits()
     if data.name not in FILES:
-        return call_function(data.name) if ":" in data.name else read_npz(_own_file(data.name, folder))
-    found = present(data.name, folder) or _fetched(data.name, folder)
-    paths, reader = found
-    return reader(*paths)
+        return call_function(data.name) if ":" in data.name else read(read_npz, _own_file(data.name, folder))
+    paths, reader = present(data.name, folder) or _fetched(data.name, folder)
+    return read(reader, *paths)
 
 
 def _own_file(name: str, folder: Path) -> Path:
-    for path in (Path(name).expanduser(), folder / name):
+    """Return a file of the user's own: as named, in the data directory, or beside the study file (which Python's path holds)."""
+    for path in (Path(name).expanduser(), folder / name, *(Path(place) / name for place in sys.path)):
         if path.is_file():
             return path
-    raise DataError(f"data.name: {name} must be an .npz file, found none there nor in {folder}.")
+    raise DataError(f"data.name: {name} must be an .npz file, found none there, nor in {folder}, nor beside the study file.")
 
 
 def _fetched(name: str, folder: Path) -> tuple[tuple[Path, ...], Callable[..., Arrays]]:
@@ -148,7 +152,7 @@ def _fetched(name: str, folder: Path) -> tuple[tuple[Path, ...], Callable[..., A
     try:
         for remote in FILES[name].remotes:
             download(remote, folder)
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         raise DataError(f"{name}: needs its files in {folder}, found none and could not download them ({error}). Put one of these "
                         f"there: {ways}. Or name another folder: data.directory in the study, or FEDPARETO_DATA.") from error
     found = present(name, folder)
@@ -156,19 +160,24 @@ def _fetched(name: str, folder: Path) -> tuple[tuple[Path, ...], Callable[..., A
     return found
 
 
-@functools.lru_cache(maxsize=4)
 def load(data: Data) -> Dataset:
     """Return the data set, read once per process."""
-    arrays = _arrays(data)
-    x_train, x_test = (_inputs(arrays[name]) for name in ("x_train", "x_test"))
-    y_train, y_test = (arrays[name].astype(np.int64) for name in ("y_train", "y_test"))
-    if data.share < 1:
-        keep = np.random.default_rng(0).permutation(len(y_train))[: max(1, round(data.share * len(y_train)))]
-        x_train, y_train = x_train[keep], y_train[keep]
-    if data.clients > len(y_train):
-        raise DataError(f"data.clients: every client needs an image, so at most {len(y_train):,} clients for {data.name}, "
+    dataset = _loaded(data.name, str(directory(data.directory)), data.share)
+    if data.clients > len(dataset.y_train):
+        raise DataError(f"data.clients: every client needs an image, so at most {len(dataset.y_train):,} clients for {data.name}, "
                         f"found {data.clients:,}. Lower data.clients.")
-    scale = 1 / 16 if data.name == "digits" else 1 / 255 if x_train.dtype == np.uint8 else 1.0
+    return dataset
+
+
+@functools.lru_cache(maxsize=4)
+def _loaded(name: str, folder: str, share: float) -> Dataset:
+    arrays = _arrays(Data(name, directory=folder))
+    x_train, x_test = (_inputs(arrays[part]) for part in ("x_train", "x_test"))
+    y_train, y_test = (arrays[part].astype(np.int64) for part in ("y_train", "y_test"))
+    if share < 1:
+        keep = np.random.default_rng(0).permutation(len(y_train))[: max(1, round(share * len(y_train)))]
+        x_train, y_train = x_train[keep], y_train[keep]
+    scale = 1 / 16 if name == "digits" else 1 / 255 if x_train.dtype == np.uint8 else 1.0
     return Dataset(x_train, y_train, x_test, y_test, scale)
 
 

@@ -32,6 +32,9 @@ def download(remote: Remote, folder: Path, timeout: float = 20.0) -> Path:
         raise DataError(f"{remote.url}: must have the md5 sum {remote.md5}, found {found}. It was not kept; fetch it by hand to {target}.")
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
-    part.write_bytes(content)
-    part.replace(target)
+    try:
+        part.write_bytes(content)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
     return target

@@ -7,8 +7,7 @@ import importlib
 import io
 import pickle
 import tarfile
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpareto.errors import DataError, MissingPackage
+from fedpareto.errors import DataError, FedparetoError, MissingPackage
 
 Arrays = dict[str, NDArray[Any]]
 NAMES = ("x_train", "y_train", "x_test", "y_test")
+MOST_CLASSES = 100_000
+
+
+def read(reader: Callable[..., Arrays], *paths: Path) -> Arrays:
+    """Read a data set's files; whatever is wrong with them is a DataError that names them."""
+    try:
+        return reader(*paths)
+    except FedparetoError:
+        raise
+    except Exception as error:
+        names = " and ".join(map(str, paths))
+        raise DataError(f"{names}: must be whole and of the stated format, found {type(error).__name__}: {error}. "
+                        "Fetch it again.") from error
 
 
 def checked(found: Any, where: str) -> Arrays:
@@ -31,13 +43,19 @@ def checked(found: Any, where: str) -> Arrays:
         raise DataError(f"{where}: must hold the arrays {', '.join(NAMES)}, found {names}.")
     arrays = {name: np.asarray(found[name]) for name in NAMES}
     for part in ("train", "test"):
+        if arrays[f"x_{part}"].ndim < 2 or arrays[f"y_{part}"].dtype.kind not in "iu":
+            raise DataError(f"{where}: x_{part} must be [n, ...] and y_{part} whole numbers, found shape {arrays[f'x_{part}'].shape} and "
+                            f"{arrays[f'y_{part}'].dtype}.")
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"] = arrays[f"x_{part}"], arrays[f"y_{part}"].reshape(-1)
         if len(x) != len(y) or len(x) == 0:
             raise DataError(f"{where}: x_{part} and y_{part} must have the same length, above 0, found {len(x)} and {len(y)}.")
-        if not np.issubdtype(y.dtype, np.integer) or y.min() < 0:
-            raise DataError(f"{where}: y_{part} must hold class numbers from 0, found {y.dtype} from {y.min()}.")
-        if x.dtype != np.uint8 and not (np.issubdtype(x.dtype, np.floating) and np.isfinite(x).all()):
-            raise DataError(f"{where}: x_{part} must be uint8, or finite floats, found {x.dtype}.")
+        if y.min() < 0 or y.max() >= MOST_CLASSES:
+            raise DataError(f"{where}: y_{part} must hold class numbers from 0 to {MOST_CLASSES - 1:,}, found {y.min()} to {y.max()}.")
+        if x.dtype != np.uint8 and not (np.issubdtype(x.dtype, np.floating) and bool((np.abs(x) < 1e38).all())):
+            raise DataError(f"{where}: x_{part} must be uint8, or floats that are finite and below 1e38, found {x.dtype} of another kind.")
+    if (arrays["x_train"].dtype == np.uint8) != (arrays["x_test"].dtype == np.uint8):
+        raise DataError(f"{where}: x_train and x_test must both be uint8 or both floats, found {arrays['x_train'].dtype} and "
+                        f"{arrays['x_test'].dtype}.")
     if arrays["x_train"].shape[1:] != arrays["x_test"].shape[1:]:
         raise DataError(f"{where}: x_train and x_test must have inputs of one shape, found "
                         f"{arrays['x_train'].shape[1:]} and {arrays['x_test'].shape[1:]}.")
@@ -50,11 +68,8 @@ def read_npz(path: Path) -> Arrays:
 
 
 def _npz(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise DataError(f"{path}: must be an .npz file of plain arrays, found: {error}.") from error
+    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
 
 
 def read_idx(folder: Path) -> Arrays:
@@ -71,7 +86,7 @@ def _idx(folder: Path, name: str) -> NDArray[np.uint8]:
     shape = np.frombuffer(raw, ">u4", rank, 4).astype(int)
     if raw[:3] != b"\0\0\x08" or len(raw) != 4 + 4 * rank + int(np.prod(shape)):
         raise DataError(f"{path}: must be an idx file of bytes, found {len(raw)} bytes that begin with {raw[:4]!r}.")
-    return np.frombuffer(raw, np.uint8, offset=4 + 4 * rank).reshape(shape)
+    return np.frombuffer(raw, np.uint8, offset=4 + 4 * rank).reshape(shape).copy()
 
 
 def read_cifar_archive(path: Path) -> Arrays:
@@ -95,7 +110,7 @@ class _Plain(pickle.Unpickler):
     """An unpickler that knows arrays and nothing else: a data file must not run code."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if module.startswith("numpy") and name in ("_reconstruct", "ndarray", "dtype", "scalar"):
+        if module.split(".")[0] == "numpy" and name in ("_reconstruct", "ndarray", "dtype", "scalar"):
             return super().find_class(module.replace("numpy.core", "numpy._core"), name)
         raise DataError(f"a CIFAR-10 archive must hold arrays only, found {module}.{name}.")
 
@@ -128,4 +143,9 @@ def call_function(name: str) -> Arrays:
     except Exception as error:
         raise DataError(f"data.name: {name!r} must be importable, found {type(error).__name__}: {error}. Install the package that "
                         "holds it, or put the module beside the study file.") from error
-    return checked(function(), name)
+    try:
+        found = function()
+    except Exception as error:
+        raise DataError(f"data.name: {name!r} must be a function that returns the arrays {', '.join(NAMES)}, found "
+                        f"{type(error).__name__}: {error}.") from error
+    return checked(found, name)

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.grad import conv2d_weight
 
 Params = list[Tensor]
 
@@ -95,6 +96,7 @@ def _fused(step: Step, layer: GroupedLinear, weight: Tensor, slope: Tensor, inpu
         weight.baddbmm_(slope * -rate, inputs.transpose(1, 2))
 
 
+
 class GroupedLinear(nn.Module):
     """nn.Linear for G models."""
 
@@ -110,6 +112,28 @@ class GroupedLinear(nn.Module):
         return out
 
 
+class _Conv2d(torch.autograd.Function):
+    """A grouped convolution of stride 1 whose input gradient is a convolution too, one kernel for all groups."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, padding: tuple[int, int], groups: int) -> Tensor:
+        ctx.save_for_backward(x, w)
+        ctx.padding, ctx.groups, ctx.has_bias = padding, groups, b is not None
+        return F.conv2d(x, w, b, 1, padding, 1, groups)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, w = ctx.saved_tensors
+        gy, groups = gradients[0], ctx.groups
+        gx = None
+        if ctx.needs_input_grad[0]:
+            turned = w.view(groups, -1, *w.shape[1:]).transpose(1, 2).flip(3, 4).flatten(0, 1)  # [groups·I,O,h,w]
+            room = [k - 1 - p for k, p in zip(w.shape[2:], ctx.padding, strict=True)]
+            gx = F.conv2d(gy, turned, None, 1, room, 1, groups)
+        gw = conv2d_weight(x, w.shape, gy, 1, ctx.padding, 1, groups)  # type: ignore[no-untyped-call]
+        return gx, gw, gy.sum((0, 2, 3)) if ctx.has_bias else None, None, None
+
+
 class GroupedConv2d(nn.Module):
     """nn.Conv2d for G models."""
 
@@ -117,14 +141,52 @@ class GroupedConv2d(nn.Module):
         super().__init__()
         if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
             raise NotImplementedError(f"padding {layer.padding} {layer.padding_mode}")
-        self.stride, self.padding, self.dilation, self.groups = layer.stride, layer.padding, layer.dilation, layer.groups
+        self.stride, self.padding, self.dilation = layer.stride, layer.padding, layer.dilation
+        inside = all(p < k for p, k in zip(layer.padding, layer.kernel_size, strict=True))
+        self.simple = set(layer.stride) == set(layer.dilation) == {1} and inside
         self.weight: Tensor
         self.bias: Tensor | None
 
     def forward(self, x: Tensor) -> Tensor:
         groups = x.shape[1] // self.weight.shape[3]  # slots where the input is shared, models where it is not
         bias = None if self.bias is None else self.bias.flatten()
-        return F.conv2d(x, self.weight.flatten(0, 2), bias, self.stride, self.padding, self.dilation, groups)
+        weight = self.weight.flatten(0, 2)
+        if self.simple:
+            out: Tensor = _Conv2d.apply(x, weight, bias, self.padding, groups)  # type: ignore[no-untyped-call]
+            return out
+        return F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, groups)
+
+
+class _MaxPool2d(torch.autograd.Function):
+    """Max pooling of tiles that do not overlap: each gradient goes back to one place, so it is put there, not searched for."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, tile: int) -> Tensor:
+        out, places = F.max_pool2d(x, tile, return_indices=True)
+        ctx.save_for_backward(places)
+        ctx.tile, ctx.size = tile, x.shape[2:]
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return F.max_unpool2d(gradients[0], ctx.saved_tensors[0], ctx.tile, output_size=list(ctx.size)), None
+
+
+class TiledMaxPool2d(nn.Module):
+    """nn.MaxPool2d whose tiles do not overlap."""
+
+    def __init__(self, layer: nn.MaxPool2d) -> None:
+        super().__init__()
+        self.tile = int(layer.kernel_size)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = _MaxPool2d.apply(x, self.tile)  # type: ignore[no-untyped-call]
+        return out
+
+    @staticmethod
+    def fits(layer: nn.Module) -> bool:
+        return (type(layer) is nn.MaxPool2d and isinstance(layer.kernel_size, int) and layer.stride == layer.kernel_size
+                and layer.padding == 0 and layer.dilation == 1 and not layer.ceil_mode and not layer.return_indices)
 
 
 class GroupedNorm(nn.Module):
@@ -199,5 +261,7 @@ def _layer(layer: nn.Module, order: dict[int, int]) -> nn.Module | None:
         nn.Conv2d: GroupedConv2d,
         nn.GroupNorm: GroupedNorm,
     }
+    if TiledMaxPool2d.fits(layer):
+        return TiledMaxPool2d(layer)  # type: ignore[arg-type]
     make = makers.get(type(layer))
     return None if make is None else make(layer)

@@ -115,8 +115,9 @@ class Federation:
         fixed number of settings, so that no row depends on how many there are.
         """
         device = self._device()
-        for grid in blocks(seeds, self._rows_at_once(), joined=device != "cpu"):  # [S,R] row numbers
-            padded = np.stack([np.resize(rows, self._rows_at_once()) for rows in grid])
+        rows_at_once, seeds_at_once = self._at_once(device)
+        for grid in blocks(seeds, rows_at_once, seeds_at_once):  # [S,R] row numbers
+            padded = np.stack([np.resize(rows, rows_at_once) for rows in grid])
             trace = self._train(values, settings, padded, [seeds[rows[0]] for rows in grid], device)
             keep = np.concatenate([s * padded.shape[1] + np.arange(grid.shape[1]) for s in range(len(grid))])
             kept = {f.name: getattr(trace, f.name)[keep] for f in dataclasses.fields(trace)}
@@ -143,20 +144,32 @@ class Federation:
             raise SettingError("training.device: cuda must be there to be used, found no CUDA device. Use auto or cpu.")
         return "cuda" if torch.cuda.is_available() else "cpu"
 
-    def _rows_at_once(self) -> int:
-        """Return how many settings train together: the block, less where their parameters would not fit."""
+    def _at_once(self, device: str) -> tuple[int, int]:
+        """Return how many settings, and how many repeats of them, train together.
+
+        As many settings as the block has, less where they would not fit; on a GPU, then as many repeats as fit. On a CPU the
+        figure follows from the study alone, so that every machine gives the same bits.
+        """
         data = load(self.data)
-        size = parameters_of(self.widest, data.shape, data.classes)  # type: ignore[arg-type]
-        return max(1, min(self.block, int(MEMORY / (16 * size * min(self.slots, 100)))))
+        one = 16 * parameters_of(self.widest, data.shape, data.classes) * self.slots  # type: ignore[arg-type]
+        if device == "cpu":
+            return max(1, min(self.block, int(MEMORY / one))), 1
+        import torch
+
+        room = torch.cuda.get_device_properties(0).total_memory / 2
+        rows = max(1, min(self.block, int(room / one)))
+        return rows, max(1, int(room / (one * rows)))
 
 
-def blocks(seeds: Sequence[int], rows: int, joined: bool) -> Iterator[NDArray[np.int64]]:
-    """Yield grids [S,R] of row numbers: R rows of one seed, and under them the rows of other seeds if these may join."""
-    by_seed = {seed: np.flatnonzero(np.asarray(seeds) == seed) for seed in dict.fromkeys(seeds)}
-    if joined and len({len(r) for r in by_seed.values()}) == 1 and len(next(iter(by_seed.values()))) <= rows:
-        yield np.stack(list(by_seed.values()))
+def blocks(seeds: Sequence[int], rows: int, repeats: int) -> Iterator[NDArray[np.int64]]:
+    """Yield grids [S,R] of row numbers: at most `rows` of one seed, and with them those of at most `repeats` seeds in all."""
+    by_seed = [np.flatnonzero(np.asarray(seeds) == seed) for seed in dict.fromkeys(seeds)]
+    if repeats > 1 and len({len(r) for r in by_seed}) == 1:
+        whole = np.stack(by_seed)  # [seeds, rows of each]
+        for i in range(0, len(whole), repeats):
+            yield from (whole[i : i + repeats, j : j + rows] for j in range(0, whole.shape[1], rows))
         return
-    for mine in by_seed.values():
+    for mine in by_seed:
         yield from (mine[None, i : i + rows] for i in range(0, len(mine), rows))
 
 

@@ -66,10 +66,11 @@ class Setup:
         return self.where.clients
 
     def train_split(self) -> Split:
-        return deal(self.data.y_train, self.where, self.seed)
+        return deal(self.data.y_train, self.where, self.seed)[0]
 
     def test_split(self) -> Split:
-        return SPLITS[self.where.split](self.data.y_test, self.where, self.seed)
+        """Deal the test images in the same proportions."""
+        return SPLITS[self.where.split](self.data.y_test, self.where, deal(self.data.y_train, self.where, self.seed)[1])
 
     def module(self, model: Model) -> nn.Module:
         """Return a model as it starts in this repeat."""
@@ -123,7 +124,7 @@ class Run:
         mask = torch.stack([masks[m] for m in models])  # [R,P], which parameters of the widest model each one has
         self.parameters = mask.sum(1).double().numpy()
         self.mask = None if bool(mask.all()) else mask.float().to(device)
-        self.steps: dict[tuple[int, int], LocalSteps] = {}
+        self.steps: dict[int, LocalSteps] = {}  # by number of slots
 
     @property
     def federations(self) -> int:
@@ -192,11 +193,11 @@ class Run:
         """Train these slots of every repeat; return the updates [R,M,P] of each repeat."""
         picks = torch.from_numpy(self._picks(who, chunk, t)).to(self.device)  # [steps,B,S·M]
         slots, M = picks.shape[2], chunk.stop - chunk.start
-        key = slots, picks.shape[1]
-        if key not in self.steps:
-            self.steps[key] = LocalSteps(self.stack, self.images, slots, self.federations, picks.shape[1], self.training.momentum)
+        known = self.steps.get(slots)
+        if known is None or len(known.picks) < len(picks):
+            self.steps[slots] = LocalSteps(self.stack, self.images, slots, self.federations, picks, self.training.momentum)
         start = [p[:, None].expand(len(self.repeats), M, *p.shape[1:]).flatten(0, 1) for p in self.models]  # [S·M,R,...]
-        update = self.steps[key].run(start, picks, self.values["learning_rate"])  # [S·M,R,P]
+        update = self.steps[slots].run(start, picks, self.values["learning_rate"])  # [S·M,R,P]
         return [u.transpose(0, 1) for u in update.view(len(self.repeats), M, self.federations, -1)]
 
     def _picks(self, who: Sequence[Indices], chunk: slice, t: int) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedpareto.errors import DataError
 from fedpareto.federation.data import Data
-from fedpareto.noise import rng
+from fedpareto.noise import derive, rng
 
 Indices = NDArray[np.int64]
 
@@ -69,6 +69,8 @@ def unequal(labels: Indices, data: Data, seed: int) -> Split:
 def shards(labels: Indices, data: Data, seed: int) -> Split:
     """Sort the images by class, cut them into shards, and deal each client so many."""
     n, count = len(labels), data.clients * data.shards
+    if count > n:
+        raise DataError(f"data.shards: every shard must hold an image, so clients × shards at most {n:,}, found {count:,}. Lower either.")
     shuffled = rng(seed, "split", n).permutation(n)
     by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
     owner = np.empty(n, dtype=np.int64)
@@ -90,11 +92,20 @@ SPLITS: dict[str, Callable[[Indices, Data, int], Split]] = {
 }
 
 
-def deal(labels: Indices, data: Data, seed: int) -> Split:
-    """Deal training images to the clients; every client must get one."""
-    split = SPLITS[data.split](labels, data, seed)
-    empty = np.flatnonzero(split.sizes == 0)
-    if len(empty):
-        raise DataError(f"data.split: every client must hold an image, found {len(empty)} of {data.clients} with none (client "
-                        f"{empty[0]} the first) in a {data.split} split. Raise data.alpha, or lower data.clients.")
-    return split
+TRIES = 50
+
+
+def deal(labels: Indices, data: Data, seed: int) -> tuple[Split, int]:
+    """Deal training images so that every client gets one; return also the seed that did it.
+
+    A draw that leaves a client with none is drawn again, so many times.
+    """
+    for attempt in range(TRIES if data.split != "iid" else 1):
+        drawn = derive(seed, "deal", attempt)
+        split = SPLITS[data.split](labels, data, drawn)
+        empty = np.flatnonzero(split.sizes == 0)
+        if not len(empty):
+            return split, drawn
+    way_out = "Lower data.shards or data.clients" if data.split == "shards" else "Raise data.alpha, or lower data.clients"
+    raise DataError(f"data.split: every client must hold an image, found {len(empty)} of {data.clients} with none (client {empty[0]} the "
+                    f"first) in the last of {TRIES} {data.split} splits. {way_out}.")

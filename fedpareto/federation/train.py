@@ -136,18 +136,27 @@ class Images:
 class LocalSteps:
     """The local steps of M slots × R federations, their tensors in fixed places so that a CUDA graph can replay them."""
 
-    def __init__(self, stack: Stack, images: Images, slots: int, federations: int, batch: int, momentum: float) -> None:
+    def __init__(self, stack: Stack, images: Images, slots: int, federations: int, picks: Tensor, momentum: float) -> None:
         device = images.x.device
         self.stack, self.images = stack, images
         self.params = [torch.zeros(slots, federations, *p.shape, device=device).requires_grad_() for p in stack.initial]
         speed = [torch.zeros_like(p, requires_grad=False) for p in self.params] if momentum else []
         self.step = Step(torch.zeros(slots, federations, device=device), momentum, speed)
-        self.picks = torch.zeros(batch, slots, dtype=torch.int64, device=device)
-        self.weight = torch.zeros(batch, slots, device=device)
+        self.rate = torch.zeros(federations, device=device)
+        self.picks = torch.zeros_like(picks)  # [steps,B,M]
+        self.now = torch.zeros(1, dtype=torch.int64, device=device)  # which step is next
         self.graph = self._capture() if device.type == "cuda" else None
 
     def _once(self) -> None:
-        self.stack.descend(self.params, self.images.at(self.picks), self.images.y[self.picks], self.weight, self.step)
+        """Take the next step; a padded place counts nothing, and a slot without images stays where it is."""
+        picks = self.picks.index_select(0, self.now)[0]  # [B,M], −1 where padded
+        kept = (picks >= 0).float()
+        count = kept.sum(0)  # [M]
+        torch.mul((count > 0).float()[:, None], self.rate, out=self.step.rate)
+        safe = picks.clamp_min(0)
+        x, y = self.images.at(safe), self.images.y.index_select(0, safe.flatten()).view(safe.shape)
+        self.stack.descend(self.params, x, y, kept / count.clamp_min(1), self.step)
+        self.now += 1
 
     def _capture(self) -> torch.cuda.CUDAGraph:
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -155,27 +164,27 @@ class LocalSteps:
         with torch.cuda.stream(side):
             for _ in range(3):
                 self._once()
+                self.now.zero_()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             self._once()
         return graph
 
+    @torch.no_grad()
+    def _begin(self, start: Params, picks: Tensor, rate: Tensor) -> None:
+        for p, s in zip(self.params, start, strict=True):
+            p.copy_(s)
+        for v in self.step.speed:
+            v.zero_()
+        self.picks[: len(picks)] = picks
+        self.rate.copy_(rate)
+        self.now.zero_()
+
     def run(self, start: Params, picks: Tensor, rate: Tensor) -> Tensor:
         """Train from models [M,R,...] on picks [steps,B,M] (−1 where padded) at rates [R]; return the updates [M,R,P]."""
-        kept = (picks >= 0).float()
-        weights = kept / kept.sum(1, keepdim=True).clamp_min(1)
-        active = kept.any(1).float()  # [steps,M], 0 once a client has no more batches
-        safe = picks.clamp_min(0)
-        with torch.no_grad():
-            for p, s in zip(self.params, start, strict=True):
-                p.copy_(s)
-            for v in self.step.speed:
-                v.zero_()
-        for pick, weight, moves in zip(safe, weights, active, strict=True):
-            self.picks.copy_(pick)
-            self.weight.copy_(weight)
-            torch.mul(moves[:, None], rate, out=self.step.rate)
+        self._begin(start, picks, rate)
+        for _ in picks:
             if self.graph is None:
                 self._once()
             else:
@@ -204,12 +213,14 @@ def threads_for(work: float) -> Iterator[None]:
 @contextlib.contextmanager
 def precision(tf32: bool) -> Iterator[None]:
     """Let CUDA's products and convolutions round their inputs to TF32, or not."""
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark
+    matmul.allow_tf32 = cudnn.allow_tf32 = tf32
+    cudnn.benchmark = True
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+        matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = before
 
 
 def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:

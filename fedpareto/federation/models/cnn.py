@@ -21,5 +21,5 @@ class Cnn:
         if len(shape) != 3:
             raise ModelError(f"cnn: inputs must be images [channels, height, width], found shape {list(shape)}.")
         features = 64 * (shape[1] // 4) * (shape[2] // 4)
-        return nn.Sequential(nn.Conv2d(shape[0], 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3, padding=1),
-                             nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(features, 128), nn.ReLU(), nn.Linear(128, classes))
+        return nn.Sequential(nn.Conv2d(shape[0], 32, 3, padding=1), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(32, 64, 3, padding=1),
+                             nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(features, 128), nn.ReLU(), nn.Linear(128, classes))
