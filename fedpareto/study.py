@@ -131,12 +131,18 @@ def _build(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | No
     if head is None or data is None or training is None or objectives is None or faults:
         return None
     model, mechanism, optimizer = (parts[name] for name in FAMILIES)
-    problem = Federation(data, model, training, mechanism, objectives, head.block or optimizer.batch)
+    problem = Federation(_located(data, path.parent), model, training, mechanism, objectives, head.block or optimizer.batch)
     head = replace(head, name=head.name or path.stem, block=problem.block)
     tables = {name: {"name": sections[name]["name"], **_settings(parts[name])} for name in FAMILIES}
     description = {**plain(head), "data": plain(data), "model": tables["model"], "training": plain(training),
                    "mechanism": tables["mechanism"], "objectives": _tables(objectives), "optimizer": tables["optimizer"]}
     return Study(head.name, problem, optimizer, head.budget, head.seed, head.repeats, path, description)
+
+
+def _located(data: Data, folder: Path) -> Data:
+    """Return the data with the path of a file that lies beside the study file."""
+    beside = folder / data.name
+    return replace(data, name=str(beside)) if data.name.endswith(".npz") and beside.is_file() else data
 
 
 def _settings(member: Any) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -140,11 +139,10 @@ def _arrays(data: Data) -> Arrays:
 
 
 def _own_file(name: str, folder: Path) -> Path:
-    """Return a file of the user's own: as named, in the data directory, or beside the study file (which Python's path holds)."""
-    for path in (Path(name).expanduser(), folder / name, *(Path(place) / name for place in sys.path)):
+    for path in (Path(name).expanduser(), folder / name):
         if path.is_file():
             return path
-    raise DataError(f"data.name: {name} must be an .npz file, found none there, nor in {folder}, nor beside the study file.")
+    raise DataError(f"data.name: {name} must be an .npz file, found none beside the study file, in the working folder or in {folder}.")
 
 
 def _fetched(name: str, folder: Path) -> tuple[tuple[Path, ...], Callable[..., Arrays]]:

@@ -51,7 +51,7 @@ def checked(found: Any, where: str) -> Arrays:
             raise DataError(f"{where}: x_{part} and y_{part} must have the same length, above 0, found {len(x)} and {len(y)}.")
         if y.min() < 0 or y.max() >= MOST_CLASSES:
             raise DataError(f"{where}: y_{part} must hold class numbers from 0 to {MOST_CLASSES - 1:,}, found {y.min()} to {y.max()}.")
-        if x.dtype != np.uint8 and not (np.issubdtype(x.dtype, np.floating) and bool((np.abs(x) < 1e38).all())):
+        if x.dtype != np.uint8 and not (np.issubdtype(x.dtype, np.floating) and float(np.abs(x).max()) < 1e38):
             raise DataError(f"{where}: x_{part} must be uint8, or floats that are finite and below 1e38, found {x.dtype} of another kind.")
     if (arrays["x_train"].dtype == np.uint8) != (arrays["x_test"].dtype == np.uint8):
         raise DataError(f"{where}: x_train and x_test must both be uint8 or both floats, found {arrays['x_train'].dtype} and "
@@ -112,7 +112,7 @@ class _Plain(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module.split(".")[0] == "numpy" and name in ("_reconstruct", "ndarray", "dtype", "scalar"):
             return super().find_class(module.replace("numpy.core", "numpy._core"), name)
-        raise DataError(f"a CIFAR-10 archive must hold arrays only, found {module}.{name}.")
+        raise pickle.UnpicklingError(f"code in place of arrays: {module}.{name}")
 
 
 def read_jpegs(train: Path, test: Path) -> Arrays:
@@ -144,8 +144,9 @@ def call_function(name: str) -> Arrays:
         raise DataError(f"data.name: {name!r} must be importable, found {type(error).__name__}: {error}. Install the package that "
                         "holds it, or put the module beside the study file.") from error
     try:
-        found = function()
+        return checked(function(), name)
+    except FedparetoError:
+        raise
     except Exception as error:
         raise DataError(f"data.name: {name!r} must be a function that returns the arrays {', '.join(NAMES)}, found "
                         f"{type(error).__name__}: {error}.") from error
-    return checked(found, name)

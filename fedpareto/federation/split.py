@@ -69,8 +69,6 @@ def unequal(labels: Indices, data: Data, seed: int) -> Split:
 def shards(labels: Indices, data: Data, seed: int) -> Split:
     """Sort the images by class, cut them into shards, and deal each client so many."""
     n, count = len(labels), data.clients * data.shards
-    if count > n:
-        raise DataError(f"data.shards: every shard must hold an image, so clients × shards at most {n:,}, found {count:,}. Lower either.")
     shuffled = rng(seed, "split", n).permutation(n)
     by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
     owner = np.empty(n, dtype=np.int64)
@@ -100,12 +98,14 @@ def deal(labels: Indices, data: Data, seed: int) -> tuple[Split, int]:
 
     A draw that leaves a client with none is drawn again, so many times.
     """
-    for attempt in range(TRIES if data.split != "iid" else 1):
+    if data.split == "shards" and data.clients * data.shards > len(labels):
+        raise DataError(f"data.shards: every shard must hold an image, so clients × shards at most {len(labels):,}, found "
+                        f"{data.clients * data.shards:,}. Lower either.")
+    for attempt in range(TRIES):
         drawn = derive(seed, "deal", attempt)
         split = SPLITS[data.split](labels, data, drawn)
         empty = np.flatnonzero(split.sizes == 0)
         if not len(empty):
             return split, drawn
-    way_out = "Lower data.shards or data.clients" if data.split == "shards" else "Raise data.alpha, or lower data.clients"
     raise DataError(f"data.split: every client must hold an image, found {len(empty)} of {data.clients} with none (client {empty[0]} the "
-                    f"first) in the last of {TRIES} {data.split} splits. {way_out}.")
+                    f"first) in the last of {TRIES} {data.split} splits. Raise data.alpha, or lower data.clients.")
