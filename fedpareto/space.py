@@ -31,7 +31,9 @@ def _must(holds: bool, name: str, rule: str, found: object) -> None:
 
 
 def _check_range(name: str, low: float, high: float, log: bool) -> None:
-    _must(all(abs(end) <= sys.float_info.max for end in (low, high)), name, "both ends of a range must be finite", f"[{low}, {high}]")
+    if not all(abs(end) <= sys.float_info.max for end in (low, high)):
+        found = [str(end) if isinstance(end, float) or end.bit_length() < 1024 else f"{end.bit_length()} bits" for end in (low, high)]
+        raise SettingError(f"{name}: both ends of a range must be finite, found [{', '.join(found)}].")
     _must(low < high, name, "a range must have low < high", f"[{low}, {high}]")
     _must(math.isfinite(high - low), name, "a range must be narrower than the largest number", f"[{low}, {high}]")
     _must(not log or low > 0, name, "a log range must have low > 0", f"low = {low}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import sys
 import tomllib
@@ -146,7 +147,7 @@ def _located(data: Data, folder: Path) -> Data:
 
 
 def _settings(member: Any) -> dict[str, Any]:
-    held: dict[str, Any] = dict(member.arguments) if isinstance(member, Own) else plain(member)
+    held: dict[str, Any] = json.loads(member.arguments) if isinstance(member, Own) else plain(member)
     return held
 
 
@@ -160,8 +161,8 @@ def _member(family: str, section: dict[str, Any], faults: list[Fault]) -> Any:
         return None
     try:
         cls = find(name, FAMILIES[family])
-        if family == "model" and ":" in name and hasattr(cls, "forward"):
-            return Own(name, tuple((key, value) for key, value in section.items() if key != "name"))
+        if family == "model" and ":" in name and callable(cls) and not hasattr(cls, "__dataclass_fields__"):
+            return Own(name, json.dumps({key: value for key, value in section.items() if key != "name"}))
         _must_be_member(name, cls, family)
     except SettingError as error:
         faults.append(Fault(f"{family}.name", str(error)))

@@ -53,9 +53,15 @@ class _Linear(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, layer: GroupedLinear) -> Tensor:
         inputs = _by_model(x, w.shape[-1])
         weight = w.reshape(len(inputs), -1, w.shape[-1])
+        Q, C, B = len(weight), weight.shape[1], len(x)
+        out = x.new_empty_strided((B, Q * C), (1, B))
+        if b is None:
+            torch.bmm(weight, inputs, out=out.t().view(Q, C, B))
+        else:
+            torch.baddbmm(b.reshape(Q, C, 1), weight, inputs, out=out.t().view(Q, C, B))
         ctx.save_for_backward(x, w, b)
         ctx.layer = layer
-        return _beside(torch.bmm(weight, inputs) if b is None else torch.baddbmm(b.reshape(len(inputs), -1, 1), weight, inputs))
+        return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -104,10 +110,12 @@ class GroupedLinear(nn.Module):
         super().__init__()
         self.index_weight, self.index_bias = index_weight, -1 if index_bias is None else index_bias
         self.step: Step | None = None
+        self.calls = 0  # a layer called twice in one pass cannot take its step in the middle
         self.weight: Tensor
         self.bias: Tensor | None
 
     def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
         out: Tensor = _Linear.apply(x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
         return out
 
@@ -219,6 +227,14 @@ class Grouped:
             if isinstance(layer, GroupedLinear):
                 layer.step = step
 
+    def called_once(self) -> bool:
+        """Say whether no linear layer has been called twice since this was last asked."""
+        layers = {id(layer): layer for layer, _, _ in self.slots if isinstance(layer, GroupedLinear)}
+        once = all(layer.calls <= 1 for layer in layers.values())
+        for layer in layers.values():
+            layer.calls = 0
+        return once
+
     def scores(self, params: Params, x: Tensor, step: Step | None = None) -> Tensor:
         """Return the scores [M,R,C,B] of models [M,R,...] on inputs [B,M,...], one batch per slot."""
         self.bind(params, step)
@@ -231,8 +247,8 @@ def grouped(module: nn.Module) -> Grouped:
     order = {id(p): i for i, p in enumerate(module.parameters())}
     slots: list[tuple[nn.Module, str, int]] = []
     whole = _replaced(copy.deepcopy(module), module, order, slots)
-    if len({i for _, _, i in slots}) < len(order):
-        raise NotImplementedError("parameters outside layers")
+    if sorted(i for _, _, i in slots) != list(range(len(order))):
+        raise NotImplementedError("parameters outside layers, or shared by two of them")
     fused = {i for layer, _, i in slots if isinstance(layer, GroupedLinear)}
     return Grouped(whole, tuple(slots), frozenset(fused))
 

@@ -25,7 +25,10 @@ class Randomization:
                                   at_most=1e9)
 
     def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Noise) -> Upload:
-        norm = upload.values.norm(dim=2, keepdim=True)  # [R,K,1]
+        from torch import float64
+        from torch.linalg import vector_norm
+
+        norm = vector_norm(upload.values, dim=2, keepdim=True, dtype=float64).float()  # [R,K,1]; a float32 sum would fall short
         clip = values["clipping_norm"][:, None, None]
         clipped = upload.values * (clip / norm.clamp_min(1e-30)).clamp_max(1.0)
         drawn = noise.normal(upload.values.shape[2])

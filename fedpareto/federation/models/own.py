@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fedpareto.errors import ModelError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -15,9 +18,13 @@ class Own:
     """The user's nn.Module class, or a function that returns a module, called with the other keys of the table."""
 
     name: str
-    arguments: tuple[tuple[str, Any], ...] = ()
+    arguments: str = "{}"  # JSON
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         module, _, attribute = self.name.partition(":")
-        made: nn.Module = getattr(importlib.import_module(module), attribute)(**dict(self.arguments))
+        try:
+            made: nn.Module = getattr(importlib.import_module(module), attribute)(**json.loads(self.arguments))
+        except Exception as error:
+            raise ModelError(f"model.name: {self.name!r} must be built by a call with {self.arguments}, found {type(error).__name__}: "
+                             f"{error}. Give it the keys it takes.") from error
         return made
