@@ -138,6 +138,26 @@ def verify(study_file: Path, db: Path | None) -> None:
     click.echo(f"{store.path}: all {count} proposals follow from the rows before them")
 
 
+@cli.command()
+@click.option("--directory", default="", help="Where to look; FEDPARETO_DATA or the user's cache if left out.")
+@_json
+def data(directory: str, as_json: bool) -> None:
+    """List the data sets and whether their files are there."""
+    from fedpareto.federation.data import SETS, inventory
+    from fedpareto.federation.data import directory as data_directory
+
+    folder = data_directory(directory)
+    found = {name: inventory(name, folder) for name in SETS}
+    if as_json:
+        rows = [{"name": name, "present": files is not None, "files": files or []} for name, files in found.items()]
+        click.echo(json.dumps({"directory": str(folder), "data": rows}))
+        return
+    click.echo(f"data directory: {folder}")
+    for name, files in found.items():
+        state = "missing; downloaded on first use" if files is None else ", ".join(files) or "embedded"
+        click.echo(f"  {name:14s} {state}")
+
+
 def _opened(study_file: Path, db: Path | None) -> tuple[Study, Store]:
     """Return the study, with the seed that its database was made with, and the store."""
     from fedpareto.loop import database

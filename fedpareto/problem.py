@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -82,3 +84,21 @@ def penalised(objectives: Sequence[Objective], y: FloatArray) -> FloatArray:
     """Add each limit's penalty to y [n,m] (Kang 2023, Eq. 8 and 10)."""
     weights = np.array([o.penalty for o in objectives])
     return np.asarray(y + weights * np.maximum(y - limits(objectives), 0.0))
+
+
+_listener: ContextVar[Callable[[float], None]] = ContextVar("listener", default=lambda share: None)
+
+
+def tell(share: float) -> None:
+    """Say what share of the block under way is done, to whoever listens."""
+    _listener.get()(share)
+
+
+@contextlib.contextmanager
+def listening(listener: Callable[[float], None]) -> Iterator[None]:
+    """Hear how far a long measurement has come."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)

@@ -102,7 +102,7 @@ def test_pick_says_what_is_wrong_with_its_words(done, fedpareto, words, message)
 
 def test_report_writes_a_page_and_figures_beside_it(done, fedpareto, tmp_path):
     _, out, _ = fedpareto("report", done, "--output", tmp_path / "out.html")
-    assert out.split() == [str(tmp_path / name) for name in ("out.html", "out-front.png", "out-hypervolume.png")]
+    assert out.split() == [str(tmp_path / name) for name in ("out.html", "out-front.png", "out-hypervolume.png", "out-split.png")]
     assert (tmp_path / "out-front.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -158,3 +158,15 @@ def test_a_closed_pipe_is_not_an_error(done):
     command = f"{sys.executable} -m fedpareto front {done} --json | head -c 10"
     finished = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert finished.stderr == ""
+
+
+def test_data_lists_what_is_there(fedpareto, tmp_path, monkeypatch):
+    (tmp_path / "mnist.npz").touch()
+    monkeypatch.setenv("FEDPARETO_DATA", str(tmp_path))
+    listed = json.loads(fedpareto("data", "--json").out)
+    assert listed["directory"] == str(tmp_path)
+    assert {row["name"]: (row["present"], row["files"]) for row in listed["data"]} == {
+        "digits": (True, []), "mnist": (True, ["mnist.npz"]), "fashion-mnist": (False, []), "cifar10": (False, [])}
+    shown = fedpareto("data", "--directory", tmp_path / "elsewhere").out
+    assert f"data directory: {tmp_path / 'elsewhere'}" in shown
+    assert "mnist          missing; downloaded on first use" in shown

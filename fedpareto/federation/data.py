@@ -118,6 +118,14 @@ def present(name: str, folder: Path) -> tuple[tuple[Path, ...], Callable[..., Ar
     return None
 
 
+def inventory(name: str, folder: Path) -> list[str] | None:
+    """Return the files of a data set that are there, none for an embedded one; None where they are missing."""
+    if name not in FILES:
+        return []
+    found = present(name, folder)
+    return None if found is None else [str(path.relative_to(folder)) for path in found[0]]
+
+
 def _digits() -> Arrays:
     """Return the 1,797 handwritten digits that scikit-learn carries; every fifth is kept for testing."""
     from sklearn.datasets import load_digits

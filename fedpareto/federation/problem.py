@@ -17,6 +17,7 @@ from fedpareto.federation.data import Data, load
 from fedpareto.federation.draws import cohort
 from fedpareto.federation.measures import MEASURES
 from fedpareto.federation.models import Model
+from fedpareto.federation.split import deal
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Mechanism
 from fedpareto.problem import Objective
@@ -55,9 +56,17 @@ class Federation:
     def widest(self) -> Model:
         return fixed(self.model, largest)
 
+    def split_table(self, seed: int) -> NDArray[np.int64]:
+        """Return how many training images of each class each client holds in a repeat, [K,C]."""
+        data = load(self.data)
+        split, _ = deal(data.y_train, self.data, seed)
+        owner = np.repeat(np.arange(self.data.clients), split.sizes)
+        table = np.zeros((self.data.clients, data.classes), dtype=np.int64)
+        np.add.at(table, (owner, data.y_train[split.order]), 1)
+        return table
+
     def check(self) -> None:
         """Load the data, deal them and build the model once, so that what is wrong with them is said before anything runs."""
-        from fedpareto.federation.split import deal
         from fedpareto.federation.train import seeded, stack
 
         data = load(self.data)

@@ -24,6 +24,7 @@ from fedpareto.federation.split import SPLITS, Indices, Split, deal
 from fedpareto.federation.train import Images, LocalSteps, Stack, precision, seeded, stack, threads_for, unflatten
 from fedpareto.mechanisms import Mechanism, Upload
 from fedpareto.noise import Noise, derive
+from fedpareto.problem import tell
 from fedpareto.space import FloatArray
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ class Run:
             sent = sent + bytes_sent
             judged = (t + 1) % every == 0 or t + 1 in lasts
             rows.append(torch.cat([self._seen(judged), sent.view(1, -1)]))
+            tell((t + 1) / int(last.max()))
         figures = torch.stack(rows, dim=2).cpu().numpy()  # [5,S·R,T]
         error, loss, worst_error, worst_loss, upload_bytes = figures
         return Trace(error, loss, worst_error, worst_loss, upload_bytes, diverged.flatten().double().cpu().numpy(),

@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpareto.errors import MissingPackage
-from fedpareto.report.points import Point, View, best
+from fedpareto.report.points import Point, View, best, split_table
 from fedpareto.report.text import column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#9aa0a6"  # apart for colour-blind readers
+CLASSES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866", "#44bb99", "#222255")
+MOST_CLIENTS = 50
 
 
 def write_figures(seen: View, stem: Path) -> list[Path]:
-    """Write the front and the hypervolume as PNG files beside each other and return their paths."""
-    drawn = {"front": draw_front, "hypervolume": draw_hypervolume}
+    """Write the front, the hypervolume and the split as PNG files beside each other and return their paths."""
+    drawn: dict[str, Callable[[Axes, View], None]] = {"front": draw_front, "hypervolume": draw_hypervolume}
+    if split_table(seen) is not None:
+        drawn["split"] = draw_split
     return [_save(draw, seen, stem.with_name(f"{stem.name}-{name}.png")) for name, draw in drawn.items()]
 
 
@@ -106,3 +110,18 @@ def draw_hypervolume(axes: Axes, seen: View) -> None:
     corner = ", ".join(f"{name} {value:g}" for name, value in seen.reference.items())
     axes.set_ylabel("hypervolume")
     axes.set_title(f"hypervolume {seen.hypervolume:.4f} (reference {corner})", loc="left", fontsize=12)
+
+
+def draw_split(axes: Axes, seen: View) -> None:
+    """Draw how many images of each class the clients hold, at most fifty clients."""
+    table = split_table(seen)
+    assert table is not None
+    shown, below = table[:MOST_CLIENTS], np.zeros(len(table[:MOST_CLIENTS]))
+    for c in range(table.shape[1]):
+        axes.bar(range(len(shown)), shown[:, c], bottom=below, width=0.85, label=str(c), color=CLASSES[c % len(CLASSES)])
+        below = below + shown[:, c]
+    axes.set_xlabel("client" if len(shown) == len(table) else f"client (the first {len(shown)} of {len(table):,})")
+    axes.set_ylabel("training images")
+    axes.set_title("who holds what, by class, in the first repeat", loc="left", fontsize=12)
+    if table.shape[1] <= len(CLASSES):
+        axes.legend(frameon=False, fontsize=8, ncols=1, loc="center left", bbox_to_anchor=(1, 0.5))

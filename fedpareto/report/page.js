@@ -140,6 +140,26 @@ function drawCurve() {
   hover(plot, xy, ([n, v]) => `after ${n} trials: ${v.toPrecision(5)}`);
 }
 
+function drawSplit() {
+  const colours = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866", "#44bb99", "#9999cc"];
+  const most = Math.max(...data.split.map((row) => row.reduce((a, b) => a + b, 0)));
+  const plot = frame(byId("shares"), [-0.6, data.split.length - 0.4], [0, most * 1.05], "client", "training images", 300);
+  const wide = 0.85 * (plot.X(1) - plot.X(0)), marks = [];
+  data.split.forEach((row, k) => {
+    let below = 0;
+    row.forEach((count, c) => {
+      if (!count) return;
+      node(plot.svg, "rect", { x: plot.X(k) - wide / 2, width: wide, y: plot.Y(below + count), height: plot.Y(below) - plot.Y(below + count), fill: colours[c % 10] });
+      marks.push({ x: plot.X(k), y: plot.Y(below + count / 2), of: [k, c, count] });
+      below += count;
+    });
+  });
+  hover(plot, marks, ([k, c, n]) => `client ${k}: ${n} images of class ${c}`);
+  const more = data.clients > data.split.length ? `The first ${data.split.length} of ${data.clients} clients. ` : "";
+  byId("clients").textContent = `${more}Training images by class, in the first repeat.`;
+  byId("split").hidden = false;
+}
+
 function fill(table, heads, rows) {
   const head = node(node(table, "thead"), "tr");
   for (const h of heads) node(head, "th", {}, h);
@@ -163,6 +183,7 @@ if (chosen) {
 }
 drawFront();
 drawCurve();
+if (data.split) drawSplit();
 const names = data.points.length ? Object.keys(data.points[0].settings) : [];
 fill(byId("table"), ["trial", ...data.objectives.map((o) => o.heading), ...names],
   data.points.filter((p) => p.front).sort((a, b) => a.objectives[goals[0]] - b.objectives[goals[0]])

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto import __version__
-from fedpareto.report.points import View
+from fedpareto.report.figures import MOST_CLIENTS
+from fedpareto.report.points import View, split_table
 from fedpareto.report.text import as_plain, column, proxies, summary
 from fedpareto.report.toml import to_toml
 
@@ -28,6 +29,7 @@ def page(seen: View) -> str:
 def page_data(seen: View) -> dict[str, Any]:
     """Return everything the page shows, as plain data."""
     front = {p.trial for p in seen.front}
+    split = split_table(seen)
     return {
         "study": seen.study.name,
         "summary": summary(seen),
@@ -39,6 +41,8 @@ def page_data(seen: View) -> dict[str, Any]:
         "curve": seen.curve,
         "recommended": seen.recommended.trial if seen.recommended else None,
         "why": seen.why,
+        "split": None if split is None else split[:MOST_CLIENTS].tolist(),
+        "clients": None if split is None else len(split),
         "file": to_toml(seen.study.description) if seen.study.description else "",
         "made": f"fedpareto {__version__}, Python {platform.python_version()}, seed {seen.study.seed}",
     }

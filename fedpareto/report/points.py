@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpareto.errors import SettingError, did_you_mean
+from fedpareto.errors import DataError, SettingError, did_you_mean
 from fedpareto.front import hypervolume, knee, nondominated
+from fedpareto.noise import derive
 from fedpareto.problem import Objective, feasible, reference
 from fedpareto.space import FloatArray
 from fedpareto.store import Trial, history_of
@@ -151,3 +152,14 @@ def _least(seen: View) -> str:
     if not seen.points:
         return "nothing was measured"
     return ", ".join(f"{o.name} {min(p.objectives[o.name] for p in seen.points):.4g}" for o in seen.objectives)
+
+
+def split_table(seen: View) -> NDArray[np.int64] | None:
+    """Return how many images of each class each client holds in the first repeat, [K,C], where the problem can say."""
+    table = getattr(seen.study.problem, "split_table", None)
+    if table is None:
+        return None
+    try:
+        return np.asarray(table(derive(seen.study.seed, "repeat", 0)))
+    except DataError:
+        return None

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
+from fedpareto.problem import listening
 from fedpareto.report.points import View, view
 from fedpareto.store import Store
 from fedpareto.study import Study
@@ -25,17 +26,22 @@ def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[S
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("trials"),
                TimeRemainingColumn(elapsed_when_finished=True), TextColumn("{task.fields[seen]}"))
     with Progress(*columns, console=Console(file=stream)) as bar:
-        task, evaluations = bar.add_task(study.name, total=study.budget, seen=""), -1
+        task, evaluations, done = bar.add_task(study.name, total=study.budget, seen=""), -1, 0.0
+
+        def inside(share: float) -> None:
+            bar.update(task, completed=min(done + share * study.problem.block / study.repeats, study.budget))
 
         def watch(store: Store) -> None:
-            nonlocal evaluations
-            bar.update(task, completed=store.trainings() / study.repeats)
+            nonlocal evaluations, done
+            done = store.trainings() / study.repeats
+            bar.update(task, completed=done)
             trials = [t for t in store.trials() if t.state != "pending"]
             if len(trials) > evaluations:
                 evaluations = len(trials)
                 bar.update(task, seen=best_so_far(view(study, trials)))
 
-        yield watch
+        with listening(inside):
+            yield watch
 
 
 def best_so_far(seen: View) -> str:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
 import tomllib
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from fedpareto import load_study, run, view, write_page
 from fedpareto.errors import MissingPackage
+from fedpareto.federation.data import Data, load
+from fedpareto.problem import listening
 from fedpareto.report.figures import write_figures
 from fedpareto.report.page import page
+from fedpareto.report.points import split_table
+from fedpareto.report.progress import progress
 from fedpareto.report.toml import to_toml
 
 from .test_points import study, trials
@@ -77,3 +83,26 @@ def test_the_page_says_how_the_study_was_asked(tiny_study):
     assert 'measure = "kang23_eq13"' in data["file"]
     assert data["proxies"] == ["leakage is a proxy (Kang 2023, Eq. 13), not a privacy guarantee."]
     assert "seed 1" in data["made"]
+
+
+def test_the_page_shows_who_holds_what(tiny_study):
+    tiny_study.write_text(tiny_study.read_text().replace("clients = 4", 'clients = 60\nsplit = "dirichlet"'))
+    seen = view(load_study(tiny_study), [])
+    data, table = data_of(page(seen)), split_table(seen)
+    assert (len(data["split"]), data["clients"], table.sum()) == (50, 60, 1438)
+    assert (table.sum(axis=0) == np.bincount(load(Data("digits")).y_train)).all()
+
+
+def test_the_progress_bar_moves_inside_a_block_and_shows_the_best_so_far(tiny_study):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    study, screen, shares = load_study(tiny_study), Terminal(), []
+    with progress(study, screen) as watch, run(study, watch=watch) as store:
+        assert len(store) == 2
+    assert "2/2" in screen.getvalue()
+    assert "hypervolume" in screen.getvalue()
+    with listening(shares.append):
+        study.problem.measure({"learning_rate": [0.1], "sigma": [0.1], "clipping_norm": [1.0]}, [0])
+    assert shares == [1.0]
