@@ -17,8 +17,16 @@ test: $(READY)  ## set up, run the tests
 test-slow: $(READY)  ## set up, run the tests that take minutes
 	$(BIN)/python -m pytest -m slow
 
-bench: $(READY)  ## set up, run the benchmarks
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+bench: $(READY) .venv-bench/.ready  ## set up with peers, run the benchmarks (data: FEDPARETO_DATA)
+	@for file in benchmarks/*.py; do echo "== $$file"; .venv-bench/bin/python $$file || exit 1; done
+
+.venv-bench/.ready: pyproject.toml
+	test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check 'setuptools<81' wheel hatchling setuptools_scm
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation torch==2.13.0 'flwr[simulation]' pfl
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 --editable '.[figures,images]'
+	@touch $@
 
 lint: $(READY)  ## style and types
 	$(BIN)/ruff check .

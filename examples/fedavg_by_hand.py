@@ -48,7 +48,7 @@ def train(setup: Setup, learning_rate: float, sample_ratio: float, sigma: float,
                 cross_entropy(local(images[pick]), labels[pick]).backward()
                 sgd.step()
             update = nn.utils.parameters_to_vector(local.parameters()).detach() - start
-            clipped = update * min(1.0, clipping_norm / max(float(update.norm()), 1e-30))
+            clipped = update * min(1.0, clipping_norm / max(float(update.double().norm()), 1e-30))
             uploads.append(clipped + sigma * drawn[slot])
             weights.append(1.0 if training.weighting == "uniform" else float(len(mine)))
         mean = sum(w * u for w, u in zip(weights, uploads, strict=True)) / sum(weights)

@@ -142,7 +142,7 @@ def _build(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | No
 
 def _located(data: Data, folder: Path) -> Data:
     """Return the data with the path of a file that lies beside the study file."""
-    beside = folder / data.name
+    beside = folder.resolve() / data.name
     return replace(data, name=str(beside)) if data.name.endswith(".npz") and beside.is_file() else data
 
 

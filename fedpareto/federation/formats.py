@@ -29,7 +29,7 @@ def read(reader: Callable[..., Arrays], *paths: Path) -> Arrays:
     except FedparetoError:
         raise
     except Exception as error:
-        names = " and ".join(map(str, paths))
+        names = " and ".join(map(str, paths)) or "data.name"
         raise DataError(f"{names}: must be whole and of the stated format, found {type(error).__name__}: {error}. "
                         "Fetch it again.") from error
 
@@ -144,9 +144,8 @@ def call_function(name: str) -> Arrays:
         raise DataError(f"data.name: {name!r} must be importable, found {type(error).__name__}: {error}. Install the package that "
                         "holds it, or put the module beside the study file.") from error
     try:
-        return checked(function(), name)
-    except FedparetoError:
-        raise
+        found = function()
     except Exception as error:
         raise DataError(f"data.name: {name!r} must be a function that returns the arrays {', '.join(NAMES)}, found "
                         f"{type(error).__name__}: {error}.") from error
+    return read(lambda: checked(found, name))

@@ -106,8 +106,8 @@ def _check_output(module: nn.Module, x: Tensor, classes: int) -> None:
     if out.shape[1] < classes:
         raise ModelError(f"the model must give scores for {classes} classes, found {out.shape[1]}. Widen its last layer.")
     if not torch.allclose(out[:1], first, rtol=1e-3, atol=1e-5):
-        raise ModelError("the model must score each input by itself, found that an input's scores depend on its batch. Batch statistics "
-                         "do not federate: use nn.GroupNorm.")
+        raise ModelError("the model must score each input by itself and always the same, found that an input's scores depend on its batch "
+                         "or change from call to call. Remove random numbers and state; for batch statistics, use nn.GroupNorm.")
 
 
 def _check_layers(module: nn.Module) -> None:
@@ -149,7 +149,14 @@ class Images:
 
     def at(self, picks: Tensor) -> Tensor:
         """Return the inputs at these places, [*picks, ...]."""
-        out = self.x.flatten(1).index_select(0, picks.flatten()) * self.scale
+        rows = self.x.flatten(1)
+        raw = rows.new_empty(picks.numel(), rows.shape[1])
+        return self.into(raw, torch.empty_like(raw, dtype=torch.float32), picks)
+
+    def into(self, raw: Tensor, out: Tensor, picks: Tensor) -> Tensor:
+        """Do the same in memory that is there already: giving large memory back and asking for it again costs more than reading."""
+        torch.index_select(self.x.flatten(1), 0, picks.flatten(), out=raw)
+        torch.mul(raw, self.scale, out=out)
         return (out.add_(self.shift) if self.shift else out).view(*picks.shape, *self.x.shape[1:])
 
 
@@ -165,6 +172,9 @@ class LocalSteps:
         self.rate = torch.zeros(federations, device=device)
         self.picks = torch.zeros_like(picks)  # [steps,B,M]
         self.now = torch.zeros(1, dtype=torch.int64, device=device)  # which step is next
+        rows = images.x.flatten(1)
+        self.raw = rows.new_empty(picks[0].numel(), rows.shape[1])
+        self.inputs = torch.empty_like(self.raw, dtype=torch.float32)
         self.graph = self._capture() if device.type == "cuda" else None
 
     def _once(self) -> None:
@@ -174,7 +184,7 @@ class LocalSteps:
         count = kept.sum(0)  # [M]
         torch.mul((count > 0).float()[:, None], self.rate, out=self.step.rate)
         safe = picks.clamp_min(0)
-        x, y = self.images.at(safe), self.images.y.index_select(0, safe.flatten()).view(safe.shape)
+        x, y = self.images.into(self.raw, self.inputs, safe), self.images.y.index_select(0, safe.flatten()).view(safe.shape)
         self.stack.descend(self.params, x, y, kept / count.clamp_min(1), self.step)
         self.now += 1
 

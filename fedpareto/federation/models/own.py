@@ -27,4 +27,6 @@ class Own:
         except Exception as error:
             raise ModelError(f"model.name: {self.name!r} must be built by a call with {self.arguments}, found {type(error).__name__}: "
                              f"{error}. Give it the keys it takes.") from error
+        if not hasattr(made, "parameters") or not callable(made):
+            raise ModelError(f"model.name: {self.name!r} must make an nn.Module, found {made!r}.")
         return made
