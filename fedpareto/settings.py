@@ -7,6 +7,7 @@ says what must hold through `setting`; a plain annotated field of the user's own
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
 import types
 import typing
@@ -75,6 +76,16 @@ def kind_of(hint: Any) -> type:
         if kind in plain:
             return kind
     raise SettingError(f"settings: a field must be float, int, str, bool or tuple[int, ...], found {hint}.")
+
+
+def imported(name: str) -> Any:
+    """Return what a dotted path "package.module:Name" names: the user's own."""
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except Exception as error:
+        raise SettingError(f"{name!r} must be importable, found {type(error).__name__}: {error}. Install the package that holds it, or "
+                           "put the module beside the study file.") from error
 
 
 def searched(settings: Any) -> tuple[Variable, ...]:

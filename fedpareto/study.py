@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import sys
@@ -17,7 +16,7 @@ from fedpareto.federation import MEASURES, MODELS, Data, Federation, Own, Traini
 from fedpareto.mechanisms import MECHANISMS
 from fedpareto.optimizers import OPTIMIZERS, Optimizer
 from fedpareto.problem import Objective, Problem
-from fedpareto.settings import plain, read, setting
+from fedpareto.settings import imported, plain, read, setting
 
 FAMILIES: dict[str, Mapping[str, type]] = {"model": MODELS, "mechanism": MECHANISMS, "optimizer": OPTIMIZERS}
 METHODS = {"model": "build", "mechanism": "protect", "optimizer": "propose"}  # what a member of the family must have
@@ -183,13 +182,7 @@ def find(name: str, family: Mapping[str, type]) -> type:
         return family[name]
     if ":" not in name:
         raise SettingError(f"there is no {name!r}. {did_you_mean(name, family)}")
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except Exception as error:
-        raise SettingError(f"{name!r} must be importable, found {type(error).__name__}: {error}. Install the package "
-                           "that holds it, or put the module beside the study file.") from error
-    return found  # type: ignore[no-any-return]
+    return imported(name)  # type: ignore[no-any-return]
 
 
 def _objectives(section: dict[str, Any], mechanism: Any, faults: list[Fault]) -> tuple[Objective, ...] | None:

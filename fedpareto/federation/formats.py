@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import io
 import pickle
 import tarfile
@@ -15,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpareto.errors import DataError, FedparetoError, MissingPackage
+from fedpareto.errors import DataError, FedparetoError, MissingPackage, SettingError
+from fedpareto.settings import imported
 
 Arrays = dict[str, NDArray[Any]]
 NAMES = ("x_train", "y_train", "x_test", "y_test")
@@ -137,12 +137,10 @@ def _jpegs(path: Path) -> tuple[NDArray[np.uint8], NDArray[Any]]:
 
 def call_function(name: str) -> Arrays:
     """Call the user's own function, named "package.module:function", for the four arrays."""
-    module, _, attribute = name.partition(":")
     try:
-        function = getattr(importlib.import_module(module), attribute)
-    except Exception as error:
-        raise DataError(f"data.name: {name!r} must be importable, found {type(error).__name__}: {error}. Install the package that "
-                        "holds it, or put the module beside the study file.") from error
+        function = imported(name)
+    except SettingError as error:
+        raise DataError(f"data.name: {error}") from error
     try:
         found = function()
     except Exception as error:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
+import fedavg_by_hand as by_hand
 import numpy as np
 import pytest
 import torch
@@ -18,13 +16,6 @@ from fedpareto.federation.rounds import Setup, train
 from fedpareto.federation.train import seeded, stack
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Randomization
-
-BY_HAND = Path(__file__).parents[2] / "examples" / "fedavg_by_hand.py"
-spec = importlib.util.spec_from_file_location("fedavg_by_hand", BY_HAND)
-assert spec
-assert spec.loader
-by_hand = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(by_hand)
 
 CLASSES, ROUNDS = 4, 3
 GREY, COLOUR, SMALL = (1, 28, 28), (3, 32, 32), (3, 8, 8)

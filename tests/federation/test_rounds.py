@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
+import fedavg_by_hand as by_hand
 import numpy as np
 import pytest
 import torch
@@ -15,13 +13,6 @@ from fedpareto.federation.models import Lr, Mlp
 from fedpareto.federation.rounds import Setup, train
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Randomization
-
-BY_HAND = Path(__file__).parents[2] / "examples" / "fedavg_by_hand.py"
-spec = importlib.util.spec_from_file_location("fedavg_by_hand", BY_HAND)
-assert spec
-assert spec.loader
-by_hand = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(by_hand)
 
 SETTINGS = {"learning_rate": [0.05, 0.3, 0.11], "sigma": [0.0, 0.05, 0.2], "clipping_norm": [1e9, 1.0, 0.4],
             "rounds": [3, 3, 3]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import fedavg_by_hand as by_hand
 import pytest
 import torch
 from torch import Tensor, nn
@@ -23,13 +23,6 @@ from fedpareto.federation.rounds import Setup, train
 from fedpareto.federation.train import Images, LocalSteps, Stack, seeded, stack
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Randomization
-
-BY_HAND = Path(__file__).parents[2] / "examples" / "fedavg_by_hand.py"
-spec = importlib.util.spec_from_file_location("fedavg_by_hand", BY_HAND)
-assert spec
-assert spec.loader
-by_hand = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(by_hand)
 
 SHAPE, CLASSES = (1, 8, 8), 10  # the digits
 M, R, B = 3, 2, 4

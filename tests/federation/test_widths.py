@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import fedavg_by_hand as by_hand
 import numpy as np
 import pytest
 import torch
@@ -19,13 +19,6 @@ from fedpareto.federation.rounds import Setup, train
 from fedpareto.privacy import kang23_eq13
 from fedpareto.settings import Whole
 from fedpareto.space import Choice
-
-BY_HAND = Path(__file__).parents[2] / "examples" / "fedavg_by_hand.py"
-spec = importlib.util.spec_from_file_location("fedavg_by_hand", BY_HAND)
-assert spec
-assert spec.loader
-by_hand = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(by_hand)
 
 ROUNDS, CLIENTS = 3, 3
 BARE = Randomization(0.0, 1e9)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedpareto.errors import ModelError
+from fedpareto.settings import imported
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,9 +21,8 @@ class Own:
     arguments: str = "{}"  # JSON
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        module, _, attribute = self.name.partition(":")
         try:
-            made: nn.Module = getattr(importlib.import_module(module), attribute)(**json.loads(self.arguments))
+            made: nn.Module = imported(self.name)(**json.loads(self.arguments))
         except Exception as error:
             raise ModelError(f"model.name: {self.name!r} must be built by a call with {self.arguments}, found {type(error).__name__}: "
                              f"{error}. Give it the keys it takes.") from error

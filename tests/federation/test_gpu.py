@@ -1,0 +1,35 @@
+"""The CUDA path against the CPU's: `pytest -m gpu` on a machine with a CUDA device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedpareto import Data, Federation, Float, Mlp, Objective, Randomization, Training
+from fedpareto.federation.models import Cnn, Lr
+
+pytestmark = pytest.mark.gpu
+
+
+def federation(model, device: str, momentum: float, block: int = 4) -> Federation:
+    training = Training(Float("learning_rate", 1e-3, 1.0), rounds=3, local_epochs=1, batch_size=16, momentum=momentum, sample_ratio=0.5,
+                        device=device, tf32=False)
+    return Federation(Data("digits", 6), model, training, Randomization(0.0, 1.0), (Objective("test_error"),), block)
+
+
+RATES = {"learning_rate": [0.01, 0.02, 0.03, 0.05] * 2}
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("model", [Lr(), Mlp((32, 16)), Cnn()], ids=["lr", "mlp", "cnn"])
+def test_a_replayed_graph_trains_as_the_cpu_does(model, momentum):
+    seeds = [1] * 4 + [2] * 4
+    cpu, cuda = (federation(model, device, momentum).measure(RATES, seeds) for device in ("cpu", "cuda"))
+    assert cuda["test_loss"] == pytest.approx(cpu["test_loss"], abs=1e-5)
+
+
+def test_a_row_does_not_depend_on_its_neighbours():
+    whole = federation(Mlp((32,)), "cuda", 0.0).measure(RATES, [1] * 4 + [2] * 4)
+    for i, seed in enumerate([1] * 4 + [2] * 4):
+        alone = federation(Mlp((32,)), "cuda", 0.0).measure({"learning_rate": [RATES["learning_rate"][i]]}, [seed])
+        assert np.abs(alone["test_error"][0] - whole["test_error"][i]) <= 1e-4
