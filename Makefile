@@ -3,7 +3,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench lint setup clean
+.PHONY: help demo test bench lint setup clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -13,9 +13,6 @@ demo: $(READY)  ## set up, run the quickstart study, say where the page is
 
 test: $(READY)  ## set up, run the tests
 	$(BIN)/python -m pytest
-
-test-slow: $(READY)  ## set up, run the tests that take minutes
-	$(BIN)/python -m pytest -m slow
 
 bench: $(READY) .venv-bench/.ready  ## set up with peers, run the benchmarks (data: FEDPARETO_DATA)
 	@for file in benchmarks/*.py; do echo "== $$file"; .venv-bench/bin/python $$file || exit 1; done

@@ -22,7 +22,8 @@ from fedpareto.federation.models import Lenet, Lenet5, Lr
 BARE = Randomization(0.0, 1e9)
 JOBS = {
     "lr": (Data("mnist", 10), Lr(), Training(0.1, rounds=20, local_epochs=1, batch_size=64, evaluate_every=20), 0.90),
-    "lenet5": (Data("mnist", 10), Lenet5(), Training(0.1, rounds=10, local_epochs=1, batch_size=32, evaluate_every=10), 0.985),
+    "lenet5": (Data("mnist", 10), Lenet5(), Training(0.02, rounds=10, local_epochs=1, batch_size=32, momentum=0.9, evaluate_every=10),
+               0.985),
     "mlp": (Data("fashion-mnist", 5), Mlp((256, 256)), Training(0.1, rounds=10, local_epochs=5, batch_size=64, evaluate_every=10), 0.88),
     "lenet": (Data("cifar10", 5), Lenet(), Training(0.05, rounds=10, local_epochs=5, batch_size=64, evaluate_every=10), 0.62),
 }

@@ -56,7 +56,8 @@ def measures() -> str:
 def commands() -> str:
     out = []
     for name, command in sorted(cli.commands.items()):
-        context = click.Context(command, info_name=f"fedpareto {name}", max_content_width=100, terminal_width=100)
+        context = click.Context(command, info_name=f"fedpareto {name}", max_content_width=100, terminal_width=100,
+                                help_option_names=["-h", "--help"])
         out.append(f"### fedpareto {name}\n\n```text\n{command.get_help(context)}\n```")
     return "\n\n".join(out)
 

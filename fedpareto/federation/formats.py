@@ -29,7 +29,7 @@ def read(reader: Callable[..., Arrays], *paths: Path) -> Arrays:
     except FedparetoError:
         raise
     except Exception as error:
-        names = " and ".join(map(str, paths)) or "data.name"
+        names = " and ".join(map(str, paths))
         raise DataError(f"{names}: must be whole and of the stated format, found {type(error).__name__}: {error}. "
                         "Fetch it again.") from error
 
@@ -146,4 +146,7 @@ def call_function(name: str) -> Arrays:
     except Exception as error:
         raise DataError(f"data.name: {name!r} must be a function that returns the arrays {', '.join(NAMES)}, found "
                         f"{type(error).__name__}: {error}.") from error
-    return read(lambda: checked(found, name))
+    try:
+        return checked(found, name)
+    except (TypeError, ValueError) as error:  # of what numpy cannot make an array
+        raise DataError(f"data.name: {name!r} must return the arrays {', '.join(NAMES)}, found {type(error).__name__}: {error}.") from error

@@ -371,7 +371,6 @@ def test_an_npz_file_is_looked_for_beside_the_study_file_then_as_named_then_in_t
         assert len(load(load_study(study).problem.data).y_train) == 20 + n
 
 
-@pytest.mark.xfail(strict=True, raises=DataError, reason="bug: beside a study that was named by a relative path, the file's stays relative")
 def test_an_npz_file_beside_a_study_is_found_wherever_one_goes_after_reading_it(
         tiny_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(tiny_study.with_name("own.npz"), **rows(15))

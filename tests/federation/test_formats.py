@@ -663,8 +663,7 @@ def test_a_function_that_cannot_be_imported_is_refused(name: str, found: str) ->
     ("number", "TypeError: 'int' object is not callable"),
     ("takes", "TypeError: <lambda>() missing 1 required positional argument: 'folder'"),
     ("breaks", "KeyError: 'pixel_0'"),
-    pytest.param("gives_up", "DataError: there is no such table", marks=pytest.mark.xfail(
-        strict=True, raises=AssertionError, reason="bug: a DataError that the function raises itself does not say which function"))])
+    ("gives_up", "DataError: there is no such table")])
 def test_what_cannot_be_called_for_data_is_refused_with_what_it_raised(module: str, function: str, found: str) -> None:
     name = f"{module}:{function}"
     assert message_of(lambda: call_function(name)) == (
