@@ -240,6 +240,10 @@ class Store:
             done.setdefault(trial, set()).add(repeat)
         return done
 
+    def finished(self) -> int:
+        """Return how many trials are done or failed."""
+        return int(self._rows("SELECT count(*) FROM trials WHERE state != 'pending'")[0][0])
+
     def trainings(self) -> int:
         """Return how many trainings are on record, a trial's repeats counted one by one."""
         return int(self._rows("SELECT count(*) FROM repeats")[0][0])
@@ -272,20 +276,20 @@ class Store:
         """Append results; a trial whose last repeat is among them is finished."""
         repeats = self.repeats
         with self._transaction():
-            for r in results:
-                self._db.execute("INSERT INTO repeats VALUES (?, ?, ?, ?)",
-                                 (r.trial, r.repeat, _json(r.measures), r.error))
-            for trial in sorted({r.trial for r in results}):
-                self._finish(trial, repeats)
+            self._db.executemany("INSERT INTO repeats VALUES (?, ?, ?, ?)",
+                                 [(r.trial, r.repeat, _json(r.measures), r.error) for r in results])
+            touched = {r.trial for r in results}
+            whole = "SELECT trial FROM repeats WHERE trial BETWEEN ? AND ? GROUP BY trial HAVING count(*) >= ?"
+            for (trial,) in self._db.execute(whole, (min(touched), max(touched), repeats)).fetchall() if touched else []:
+                if trial in touched:
+                    self._finish(trial)
             self._db.execute("UPDATE sessions SET seconds = ? WHERE rowid = (SELECT max(rowid) FROM sessions)",
                              (round(time.monotonic() - self._clock, 3),))
 
-    def _finish(self, trial: int, repeats: int) -> None:
-        query = "SELECT measures, error FROM repeats WHERE trial = ? ORDER BY repeat"
-        rows = self._db.execute(query, (trial,)).fetchall()
-        if len(rows) < repeats:
-            return
-        error = next((f"{error} (repeat {i})" if repeats > 1 else error for i, (_, error) in enumerate(rows) if error), None)
+    def _finish(self, trial: int) -> None:
+        """Write down the mean and spread of a trial whose repeats are all in, or why it failed."""
+        rows = self._db.execute("SELECT measures, error FROM repeats WHERE trial = ? ORDER BY repeat", (trial,)).fetchall()
+        error = next((f"{error} (repeat {i})" if len(rows) > 1 else error for i, (_, error) in enumerate(rows) if error), None)
         measured = [_floats(text) for text, _ in rows]
         names = [name for name in measured[0] if all(name in m for m in measured)]
         columns = {name: [m[name] for m in measured] for name in names}

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from fedpareto.problem import listening
-from fedpareto.report.points import View, view
+from fedpareto.front import hypervolume, knee
+from fedpareto.problem import feasible, listening, reference
 from fedpareto.store import Store
 from fedpareto.study import Study
 
@@ -35,18 +35,21 @@ def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[S
             nonlocal evaluations, done
             done = store.trainings() / study.repeats
             bar.update(task, completed=done)
-            trials = [t for t in store.trials() if t.state != "pending"]
-            if len(trials) > evaluations:
-                evaluations = len(trials)
-                bar.update(task, seen=best_so_far(view(study, trials)))
+            if store.finished() > evaluations:
+                evaluations = store.finished()
+                bar.update(task, seen=best_so_far(study, store))
 
         with listening(inside):
             yield watch
 
 
-def best_so_far(seen: View) -> str:
+def best_so_far(study: Study, store: Store) -> str:
     """Return the hypervolume and the best point so far, in a few words."""
-    text = f"hypervolume {seen.hypervolume:.4f}"
-    if not seen.recommended:
+    objectives = study.problem.objectives
+    y = store.history([o.measure for o in objectives]).y
+    y = y[feasible(objectives, y)]
+    text = f"hypervolume {hypervolume(y, reference(objectives)):.4f}"
+    if len(y) == 0:
         return f"{text} · none within the limits yet"
-    return f"{text} · best " + ", ".join(f"{name} {v:.3g}" for name, v in seen.recommended.objectives.items())
+    best = y[knee(y, reference(objectives))]
+    return f"{text} · best " + ", ".join(f"{o.name} {v:.3g}" for o, v in zip(objectives, best, strict=True))
