@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from fedpareto.federation.data import FILES, Data, Dataset, load, present
 
@@ -54,3 +55,12 @@ def idx_files() -> Callable[..., dict[str, np.ndarray]]:
         return arrays
 
     return write
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Leave the second core to others: two threads that wait for each other on busy cores are many times slower."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

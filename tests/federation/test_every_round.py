@@ -8,22 +8,12 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 
 from fedpareto import Data, Federation, Float, Integer, Mlp, Objective, Randomization, Training
 
 OBJECTIVES = (Objective("utility_loss", "test_error"), Objective("leakage", "kang23_eq13"))
 VALUES = {"learning_rate": [0.3, 0.05, 0.1], "sigma": [0.01, 0.2, 0.05]}
 JUDGED = ("test_error", "test_loss", "test_error_worst", "test_loss_worst")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Leave the second core to others: two threads that wait for each other on busy cores are many times slower."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def federation(block: int = 3, top: float = 0.5, **training) -> Federation:

@@ -28,15 +28,6 @@ SIGMA = {"lr": 0.01, "mlp": 0.01, "lenet5": 0.01, "lenet": 0.005, "cnn": 0.005, 
 CLIP = {"vgg": 0.03, "resnet18": 0.02}
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Leave the second core to others: two threads that wait for each other on busy cores are many times slower."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def made_up(tmp_path_factory):
     """The path of 60 training and 20 test images of a shape, in classes that differ in brightness."""

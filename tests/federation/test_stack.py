@@ -96,15 +96,6 @@ VMAPPED: dict[str, Callable[[], nn.Module]] = {
 BOTH = GROUPED | VMAPPED
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Leave the second core to others: two threads that wait for each other on busy cores are many times slower."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def models_around(module: nn.Module) -> list[Tensor]:
     """Return parameters [M,R,...] that differ from the module's own and from one another."""
     draw = torch.Generator().manual_seed(2)

@@ -31,15 +31,6 @@ LENET = (Lenet((Integer("channels_1", 1, 6), Integer("channels_2", 1, 5)), (Inte
          [{"channels_1": a, "channels_2": b, "neurons_1": c} for a, b, c in ((1, 5, 3), (6, 1, 10), (4, 3, 7), (6, 5, 10))])
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Leave the second core to others: two threads that wait for each other on busy cores are many times slower."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def images(tmp_path_factory) -> str:
     """The path of 60 training and 20 test images, 1×16×16, in four classes that differ in brightness."""
