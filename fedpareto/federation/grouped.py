@@ -218,7 +218,6 @@ class Grouped:
 
     module: nn.Module
     slots: tuple[tuple[nn.Module, str, int], ...]  # (layer, attribute, which parameter)
-    fused: frozenset[int]  # parameters whose step is taken in the backward pass
 
     def bind(self, params: Sequence[Tensor | None], step: Step | None) -> None:
         """Give the layers their parameters [M,R,...] and, for training, the step to take."""
@@ -249,8 +248,7 @@ def grouped(module: nn.Module) -> Grouped:
     whole = _replaced(copy.deepcopy(module), module, order, slots)
     if sorted(i for _, _, i in slots) != list(range(len(order))):
         raise NotImplementedError("parameters outside layers, or shared by two of them")
-    fused = {i for layer, _, i in slots if isinstance(layer, GroupedLinear)}
-    return Grouped(whole, tuple(slots), frozenset(fused))
+    return Grouped(whole, tuple(slots))
 
 
 def _replaced(mine: nn.Module, theirs: nn.Module, order: dict[int, int], slots: list[tuple[nn.Module, str, int]]) -> nn.Module:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +82,7 @@ class Federation:
         """Train the federations of these settings, name → [n], and return every measure, name → [n]."""
         n = len(seeds)
         settings = self._settings(values, n)
-        names = [name for name, m in MEASURES.items() if all(need in settings for need in m.needs)]
+        names = _measurable(settings)
         out = {name: np.full(n, np.nan) for name in [*names, "diverged_round"]}
         for rows, trace in self._traces(values, settings, seeds):
             columns = {name: column[rows] for name, column in settings.items()}
@@ -97,7 +97,7 @@ class Federation:
         n = len(seeds)
         settings = self._settings(values, n)
         rounds = int(settings["rounds"].max())
-        names = [name for name, m in MEASURES.items() if all(need in settings for need in m.needs)]
+        names = _measurable(settings)
         out = {name: np.full((n, rounds), np.nan) for name in names}
         for rows, trace in self._traces(values, settings, seeds):
             for t in range(trace.error.shape[1]):
@@ -125,12 +125,21 @@ class Federation:
         """
         device = self._device()
         rows_at_once, seeds_at_once = self._at_once(device)
+        if not self._repeated(values, seeds):
+            seeds_at_once = 1
         for grid in blocks(seeds, rows_at_once, seeds_at_once):  # [S,R] row numbers
             padded = np.stack([np.resize(rows, rows_at_once) for rows in grid])
             trace = self._train(values, settings, padded, [seeds[rows[0]] for rows in grid], device)
             keep = np.concatenate([s * padded.shape[1] + np.arange(grid.shape[1]) for s in range(len(grid))])
             kept = {f.name: getattr(trace, f.name)[keep] for f in dataclasses.fields(trace)}
             yield grid.flatten(), dataclasses.replace(trace, **kept)
+
+    def _repeated(self, values: Values, seeds: Sequence[int]) -> bool:
+        """Say whether every seed has the same settings in the same order, so that they can train as one grid."""
+        by_seed: dict[int, list[tuple[Any, ...]]] = {}
+        for i, seed in enumerate(seeds):
+            by_seed.setdefault(seed, []).append(tuple(values[name][i] for name in self.space.names))
+        return len(set(map(tuple, by_seed.values()))) == 1
 
     def _train(self, values: Values, settings: dict[str, FloatArray], grid: NDArray[np.int64], seeds: Sequence[int],
                device: str) -> Trace:
@@ -189,6 +198,11 @@ def parameters_of(model: Model, shape: tuple[int, ...], classes: int) -> int:
 
     with torch.device("meta"):
         return sum(p.numel() for p in model.build(shape, classes).parameters())
+
+
+def _measurable(settings: Mapping[str, FloatArray]) -> list[str]:
+    """Return the measures that these settings allow."""
+    return [name for name, m in MEASURES.items() if all(need in settings for need in m.needs)]
 
 
 def _most(value: Any) -> Any:

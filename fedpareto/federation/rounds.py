@@ -118,10 +118,12 @@ class Run:
         self.splits = [r.train_split() for r in repeats]
         ratios = values["sample_ratio"].tolist()
         self.cohort = torch.tensor([cohort(q, self.clients) for q in ratios], device=device)  # [R]
-        starts = [[_embedded(r.initial(m), stack.initial) for m in models] for r in repeats]  # S × R × parameters
+        kinds = list(dict.fromkeys(models))  # federations of one width start from the same model: build it once
+        begun = [{m: _embedded(r.initial(m), stack.initial) for m in kinds} for r in repeats]
+        starts = [[known[m] for m in models] for known in begun]  # S × R × parameters
         self.models = [torch.stack([torch.stack([row[i] for row in rows]) for rows in starts]).to(device)
                        for i in range(len(stack.initial))]  # [S,R,...]
-        masks = {model: _mask(repeats[0].initial(model), stack.initial) for model in dict.fromkeys(models)}
+        masks = {model: _mask(repeats[0].initial(model), stack.initial) for model in kinds}
         mask = torch.stack([masks[m] for m in models])  # [R,P], which parameters of the widest model each one has
         self.parameters = mask.sum(1).double().numpy()
         self.mask = None if bool(mask.all()) else mask.float().to(device)

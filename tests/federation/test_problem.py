@@ -9,6 +9,7 @@ import pytest
 
 from fedpareto import Data, Federation, Float, Integer, Mlp, Objective, Randomization, Training
 from fedpareto.errors import DataError
+from fedpareto.federation.problem import blocks
 from fedpareto.testing import check_problem
 
 OBJECTIVES = (Objective("utility_loss", "test_error"), Objective("leakage", "kang23_eq13", limit=0.8))
@@ -79,3 +80,11 @@ def test_gentle_protection_changes_nothing():
 def test_more_clients_than_images_are_refused_before_anything_runs():
     with pytest.raises(DataError, match=r"every client needs an image, so at most 1,438 clients for digits, found 5,000"):
         federation(clients=5000).check()
+
+
+def test_seeds_join_a_block_only_where_each_has_the_same_settings():
+    problem, settings = federation(), values(4) | {"sigma": [0.01, 0.02, 0.01, 0.02]}
+    assert problem._repeated(settings, [1, 1, 2, 2])
+    assert not problem._repeated(settings, [1, 2, 2, 1])
+    assert not problem._repeated(settings, [1, 1, 1, 2])
+    assert [grid.tolist() for grid in blocks([1, 1, 2, 2], rows=4, repeats=2)] == [[[0, 1], [2, 3]]]
