@@ -37,8 +37,9 @@ def cli() -> None:
 @_db
 @click.option("--budget", type=int, help="How many trials in all; the study file's own if left out.")
 @click.option("--seed", type=int, help="Where random numbers come from; the study file's own if left out.")
+@click.option("--encrypt", is_flag=True, help="Run the encryption of the study's mechanism, and do not only charge for it.")
 @_json
-def run(study_file: Path, db: Path | None, budget: int | None, seed: int | None, as_json: bool) -> None:
+def run(study_file: Path, db: Path | None, budget: int | None, seed: int | None, encrypt: bool, as_json: bool) -> None:
     """Run a study to its budget, or go on with it, and report.
 
     It can be stopped or killed at any time: the same command goes on where it stood.
@@ -48,7 +49,7 @@ def run(study_file: Path, db: Path | None, budget: int | None, seed: int | None,
     from fedpareto.report.progress import progress
     from fedpareto.study import load_study
 
-    study = load_study(study_file, budget, seed)
+    study = load_study(study_file, budget, seed, encrypt)
     with progress(study) as watch:
         store = run_study(study, db, watch=watch)
     with store:
@@ -88,7 +89,8 @@ def pick(study_file: Path, db: Path | None, limits: tuple[str, ...], prefer: str
          as_json: bool) -> None:
     """Choose the best point within limits, as settings and as a ready study file."""
     from fedpareto.report import pick as pick_point
-    from fedpareto.report.text import as_plain, proxies, short
+    from fedpareto.report.privacy import promises
+    from fedpareto.report.text import as_plain, proxies, shown
     from fedpareto.report.toml import fixed_study
 
     seen = _open(study_file, db)
@@ -99,9 +101,9 @@ def pick(study_file: Path, db: Path | None, limits: tuple[str, ...], prefer: str
     if as_json:
         click.echo(json.dumps({"study": seen.study.name, **as_plain(point), "why": why, "file": text}))
         return
-    click.echo(f"trial {point.trial}: " + ", ".join(f"{k} {short(v)}" for k, v in point.objectives.items()))
+    click.echo(f"trial {point.trial}: " + ", ".join(f"{o.name} {shown(o, point.objectives[o.name])}" for o in seen.objectives))
     click.echo(why)
-    for line in proxies(seen.objectives):
+    for line in [*proxies(seen.objectives), *promises(seen, point)]:
         click.echo(line)
     click.echo("\nsettings\n" + "\n".join(f"  {k} = {v}" for k, v in point.settings.items()))
     ready = f"study file: {output}\n" if output else f"# a study file that trains this point five times\n{text}"
@@ -158,6 +160,78 @@ def data(directory: str, as_json: bool) -> None:
         click.echo(f"  {name:14s} {state}")
 
 
+@cli.command()
+@_study
+@click.option("--write", is_flag=True, help="Put the figures into the study file, in place of its own.")
+@_json
+def calibrate(study_file: Path, write: bool, as_json: bool) -> None:
+    """Measure on this machine what the cost model of a study needs: how long a client's local steps take.
+
+    A study keeps its figures in [cost], so that it gives the same numbers on every machine.
+    """
+    from fedpareto.federation.calibrate import calibrate as measure
+    from fedpareto.report.toml import put_section, to_toml
+    from fedpareto.settings import plain
+    from fedpareto.study import load_study
+
+    figures = plain(measure(load_study(study_file).problem))  # type: ignore[arg-type]
+    if write:
+        study_file.write_text(put_section(study_file.read_text("utf-8"), "cost", figures), encoding="utf-8")
+    click.echo(json.dumps(figures) if as_json else to_toml({"cost": figures}) + (f"\n\nwritten to {study_file}" if write else ""))
+
+
+@cli.command()
+@click.option("--epsilon", "--target-epsilon", "target_epsilon", type=float, required=True, help="The ε to hold over all rounds.")
+@click.option("--delta", "--target-delta", "target_delta", type=float, help="δ; 1e-5, or 1/(10 clients) if that is less.")
+@click.option("--clients", type=int, required=True, help="Clients in all, K.")
+@click.option("--view", type=click.Choice(["server", "secagg", "release"]), default="server", show_default=True,
+              help="Who looks on: a server that sees each upload; sums, and who took part; the models alone.")
+@click.option("--sampling", type=click.Choice(["fixed", "poisson"]), default="fixed", show_default=True,
+              help="A cohort of fixed size, or each client by its own chance.")
+@click.option("--unit", type=click.Choice(["client", "record"]), default="client", show_default=True, help="What one promise covers.")
+@click.option("--adjacency", type=click.Choice(["zero_out", "replace"]), default="zero_out", show_default=True,
+              help="The neighbour: a client's update left out, or any other in its place.")
+@click.option("--noise-multiplier", type=float, help="Noise on the sum of a round, over the clipping norm.")
+@click.option("--sigma", type=float, help="Noise each client adds to every coordinate.")
+@click.option("--clipping-norm", type=float, help="Largest L2 norm of a client's update; 1 if left out.")
+@click.option("--cohort", help="Clients a round: a number, or several with commas.")
+@click.option("--rounds", help="Rounds: a number, or several with commas.")
+@click.option("--dropouts", type=int, default=0, show_default=True, help="Clients of a round that may fail to send.")
+@click.option("--colluders", type=int, default=0, show_default=True, help="Clients of a round that may tell their noise.")
+@click.option("--records", type=int, help="Records of each silo, for --unit record.")
+@click.option("--batch-size", type=int, help="Records of a mini-batch, for --unit record.")
+@click.option("--local-steps", type=int, help="Mini-batch steps a round, for --unit record.")
+@click.option("--figure", type=click.Path(path_type=Path), help="Draw the noise on the mean against rounds into this PNG or SVG file.")
+@_json
+def plan(figure: Path | None, as_json: bool, cohort: str | None, rounds: str | None, **asked: Any) -> None:
+    """Solve for the noise, cohort or rounds that hold a target ε; nothing is trained.
+
+    What is left out is solved for: the noise, else the rounds, else the cohort. With all given, each combination is priced.
+    """
+    from rich.console import Console
+
+    from fedpareto.privacy import plan as solve
+    from fedpareto.report.plan import plan_data, plan_figure, plan_statements, plan_table
+
+    choices = solve(cohort=_whole_numbers("--cohort", cohort), rounds=_whole_numbers("--rounds", rounds), **asked)
+    drawn = plan_figure(choices, figure) if figure else None
+    if as_json:
+        click.echo(json.dumps(plan_data(choices)))
+        return
+    Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 400).print(plan_table(choices))
+    for line in plan_statements(choices, asked):
+        click.echo(line)
+    if drawn:
+        click.echo(f"figure  {drawn}")
+
+
+def _whole_numbers(name: str, text: str | None) -> list[int] | None:
+    try:
+        return None if text is None else [int(part) for part in text.split(",")]
+    except ValueError:
+        raise SettingError(f"{name}: must be a whole number, or several with commas, found {text!r}.") from None
+
+
 def _opened(study_file: Path, db: Path | None) -> tuple[Study, Store]:
     """Return the study, with the seed that its database was made with, and the store."""
     from fedpareto.loop import database
@@ -198,6 +272,7 @@ def _write_report(seen: View, path: Path) -> list[Path]:
 def _print_front(seen: View, as_json: bool) -> None:
     from rich.console import Console
 
+    from fedpareto.report.privacy import statements
     from fedpareto.report.text import front_data, proxies, summary, table
 
     if as_json:
@@ -207,7 +282,7 @@ def _print_front(seen: View, as_json: bool) -> None:
     if seen.front:
         console.print(table(seen))
     console.print(summary(seen), markup=False)
-    for line in proxies(seen.objectives):
+    for line in [*proxies(seen.objectives), *statements(seen)]:
         console.print(line, markup=False)
 
 

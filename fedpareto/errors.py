@@ -2,12 +2,17 @@
 
 FedparetoError
 ├── SettingError      a value given from Python or the command line does not hold
+│   └── CapacityError so many values do not fit one ciphertext
 ├── StudyError        a study file has faults; carries all of them
 ├── StoreError        the study's database cannot be used
 │   ├── ChangedStudy  the database belongs to another version of the study
 │   └── LockedStore   another process is using it
 ├── DataError         data cannot be found, read or split as asked
 ├── ModelError        a model cannot be built or trained as asked
+├── EncryptionError   keys or ciphertexts cannot be used as asked
+│   ├── BadKey        a key is weak, malformed, unprotected or another one
+│   ├── BadCiphertext a ciphertext is damaged, foreign or has too many summands
+│   └── DecodeOverflow what was decrypted cannot be a sum of updates
 └── MissingPackage    an optional package is needed
 
 A message reads: where: what must hold, what was found. What to do.
@@ -28,6 +33,10 @@ class SettingError(FedparetoError):
     """A value given from Python or the command line does not hold."""
 
 
+class CapacityError(SettingError):
+    """So many values do not fit one ciphertext."""
+
+
 class StoreError(FedparetoError):
     """The study's database cannot be used."""
 
@@ -46,6 +55,22 @@ class DataError(FedparetoError):
 
 class ModelError(FedparetoError):
     """A model cannot be built or trained as asked."""
+
+
+class EncryptionError(FedparetoError):
+    """Keys or ciphertexts cannot be used as asked."""
+
+
+class BadKey(EncryptionError):
+    """A key is weak, malformed, unprotected or another one."""
+
+
+class BadCiphertext(EncryptionError):
+    """A ciphertext is damaged, foreign or has too many summands."""
+
+
+class DecodeOverflow(EncryptionError):
+    """What was decrypted cannot be a sum of updates."""
 
 
 class MissingPackage(FedparetoError):

@@ -11,7 +11,8 @@ import importlib
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from typing import Any, TypeVar
 
@@ -88,26 +89,54 @@ def imported(name: str) -> Any:
                            "put the module beside the study file.") from error
 
 
+def named(settings: Any) -> dict[str, Any]:
+    """Return every setting by the name a point knows it by; those of a chain's links too, numbered where two links share a name."""
+    out: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if _is_links(value):
+            names = link_names(value)
+            out |= {new: getattr(link, old) for link, mine in zip(value, names, strict=True) for old, new in mine.items()}
+        else:
+            out[field.name] = value
+    return out
+
+
+def _is_links(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(dataclasses.is_dataclass(v) and not isinstance(v, Variable) for v in value)
+
+
+def link_names(links: Sequence[Any]) -> list[dict[str, str]]:
+    """Return for each link its settings' names, and the names by which a point knows them: numbered where two links share one."""
+    held = [[f.name for f in dataclasses.fields(link)] for link in links]
+    count = Counter(name for names in held for name in names)
+    return [{name: name if count[name] == 1 else f"{name}_{i}" for name in names} for i, names in enumerate(held, 1)]
+
+
 def searched(settings: Any) -> tuple[Variable, ...]:
     """Return the variables among the fields of a settings dataclass."""
-    held = [getattr(settings, f.name) for f in dataclasses.fields(settings)]
-    flat = [v for value in held for v in (value if isinstance(value, tuple) else (value,))]
+    flat = [v for value in named(settings).values() for v in (value if isinstance(value, tuple) else (value,))]
     return tuple(v for v in flat if isinstance(v, Variable))
 
 
 def fixed(settings: T, choose: Callable[[Variable], Any]) -> T:
     """Return the settings with a number chosen for every variable."""
     def one(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(fixed(v, choose) for v in value) if _is_links(value) else tuple(map(one, value))
         return choose(value) if isinstance(value, Variable) else value
 
-    held = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}  # type: ignore[arg-type]
-    new = {name: tuple(map(one, v)) if isinstance(v, tuple) else one(v) for name, v in held.items()}
-    return dataclasses.replace(settings, **new)  # type: ignore[type-var]
+    return dataclasses.replace(settings, **{f.name: one(getattr(settings, f.name)) for f in dataclasses.fields(settings)})  # type: ignore
 
 
 def largest(variable: Variable) -> Any:
     """Return the largest value a variable can take."""
     return max(variable.choices) if isinstance(variable, Choice) else variable.high
+
+
+def least(variable: Variable) -> Any:
+    """Return the least value a variable can take."""
+    return min(variable.choices) if isinstance(variable, Choice) else variable.low
 
 
 def read(cls: type[T], table: Mapping[str, Any], where: str, faults: list[Fault]) -> T | None:

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto.errors import Fault, SettingError, StudyError, did_you_mean
-from fedpareto.federation import MEASURES, MODELS, Data, Federation, Own, Training
-from fedpareto.mechanisms import MECHANISMS
+from fedpareto.federation import MEASURES, MODELS, Cost, Data, Federation, Own, Training
+from fedpareto.mechanisms import MECHANISMS, Chain, adds_noise
 from fedpareto.optimizers import OPTIMIZERS, Optimizer
+from fedpareto.privacy import Privacy
 from fedpareto.problem import Objective, Problem
-from fedpareto.settings import imported, plain, read, setting
+from fedpareto.settings import imported, named, plain, read, setting
 
 FAMILIES: dict[str, Mapping[str, type]] = {"model": MODELS, "mechanism": MECHANISMS, "optimizer": OPTIMIZERS}
 METHODS = {"model": "build", "mechanism": "protect", "optimizer": "propose"}  # what a member of the family must have
-SECTIONS = ("data", "model", "training", "mechanism", "objectives", "optimizer")
+SECTIONS = ("data", "model", "training", "mechanism", "privacy", "cost", "objectives", "optimizer")
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ class Study:
         return kept | {"objectives": objectives}
 
 
-def load_study(path: str | Path, budget: int | None = None, seed: int | None = None) -> Study:
-    """Read a study file; budget and seed stand in for the file's own."""
+def load_study(path: str | Path, budget: int | None = None, seed: int | None = None, encrypt: bool = False) -> Study:
+    """Read a study file; budget and seed stand in for the file's own. With encrypt, encryption is run and not only charged."""
     path = Path(path)
     table, text = _parse(path)
     if str(path.parent.resolve()) not in sys.path:
@@ -92,7 +93,18 @@ def load_study(path: str | Path, budget: int | None = None, seed: int | None = N
     if faults or study is None:
         raise StudyError(str(path), [Fault(f"--{f.key}", f.message) if f.key in given else replace(f, line=line_of(text, f.key))
                                      for f in faults])
-    return study
+    return encrypted(study) if encrypt else study
+
+
+def encrypted(study: Study) -> Study:
+    """Return the study with its encryption run and not only charged: the models are the same, so it is the same study."""
+    problem: Any = study.problem
+    links = getattr(problem.mechanism, "links", (problem.mechanism,))
+    if not any(hasattr(link, "encrypt") for link in links):
+        raise SettingError(f"--encrypt: must go with a mechanism that encrypts, found {study.description['mechanism']['name']}.")
+    made = tuple(replace(link, encrypt=True) if hasattr(link, "encrypt") else link for link in links)
+    mechanism = replace(problem.mechanism, links=made) if hasattr(problem.mechanism, "links") else made[0]
+    return replace(study, problem=replace(problem, mechanism=mechanism))
 
 
 def _parse(path: Path) -> tuple[dict[str, Any], str]:
@@ -125,17 +137,26 @@ def _build(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | No
     head = read(Head, {k: v for k, v in top.items() if k not in unknown}, "", faults)
     data = read(Data, sections["data"], "data", faults)
     training = read(Training, sections["training"], "training", faults)
+    privacy = read(Privacy, sections["privacy"], "privacy", faults)
+    cost = read(Cost, sections["cost"], "cost", faults)
     parts = {name: _member(name, sections[name], faults) for name in FAMILIES}
-    objectives = _objectives(sections["objectives"], parts["mechanism"], faults)
+    objectives = _objectives(_with_target(sections["objectives"], privacy, faults), parts["mechanism"], faults)
     _names_differ(training, parts["mechanism"], faults)
-    if head is None or data is None or training is None or objectives is None or faults:
+    if head is None or data is None or training is None or privacy is None or cost is None or objectives is None or faults:
         return None
     model, mechanism, optimizer = (parts[name] for name in FAMILIES)
-    problem = Federation(_located(data, path.parent), model, training, mechanism, objectives, head.block or optimizer.batch)
+    try:
+        problem = Federation(_located(data, path.parent), model, training, mechanism, objectives, head.block or optimizer.batch, privacy,
+                             cost)
+    except SettingError as error:
+        key, _, message = str(error).partition(": ")
+        faults.append(Fault(key, message))
+        return None
     head = replace(head, name=head.name or path.stem, block=problem.block)
-    tables = {name: {"name": sections[name]["name"], **_settings(parts[name])} for name in FAMILIES}
+    tables = {name: {"name": sections[name]["name"], **_settings(parts[name], sections[name])} for name in FAMILIES}
     description = {**plain(head), "data": plain(data), "model": tables["model"], "training": plain(training),
-                   "mechanism": tables["mechanism"], "objectives": _tables(objectives), "optimizer": tables["optimizer"]}
+                   "mechanism": tables["mechanism"], "privacy": plain(privacy), "cost": plain(cost), "objectives": _tables(objectives),
+                   "optimizer": tables["optimizer"]}
     return Study(head.name, problem, optimizer, head.budget, head.seed, head.repeats, path, description)
 
 
@@ -145,28 +166,45 @@ def _located(data: Data, folder: Path) -> Data:
     return replace(data, name=str(beside)) if data.name.endswith(".npz") and beside.is_file() else data
 
 
-def _settings(member: Any) -> dict[str, Any]:
+def _settings(member: Any, section: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(member, Chain):
+        return {"links": [{"name": table["name"], **plain(link)} for table, link in zip(section["links"], member.links, strict=True)]}
     held: dict[str, Any] = json.loads(member.arguments) if isinstance(member, Own) else plain(member)
     return held
 
 
-def _member(family: str, section: dict[str, Any], faults: list[Fault]) -> Any:
+def _member(family: str, section: dict[str, Any], faults: list[Fault], where: str = "") -> Any:
     """Return the member of a family that a section names, with its settings."""
-    name = section.get("name")
+    name, where = section.get("name"), where or family
     if not isinstance(name, str):
         found = "nothing" if name is None else repr(name)
         rule = f"must name one of {', '.join(sorted(FAMILIES[family]))}"
-        faults.append(Fault(f"{family}.name", f"{rule}, or your own as 'package.module:Name'; found {found}."))
+        faults.append(Fault(f"{where}.name", f"{rule}, or your own as 'package.module:Name'; found {found}."))
         return None
+    if family == "mechanism" and name == "chain":
+        return _chain(section, where, faults)
     try:
         cls = find(name, FAMILIES[family])
         if family == "model" and ":" in name and callable(cls) and not hasattr(cls, "__dataclass_fields__"):
             return Own(name, json.dumps({key: value for key, value in section.items() if key != "name"}))
         _must_be_member(name, cls, family)
     except SettingError as error:
-        faults.append(Fault(f"{family}.name", str(error)))
+        faults.append(Fault(f"{where}.name", str(error)))
         return None
-    return read(cls, {key: value for key, value in section.items() if key != "name"}, family, faults)
+    return read(cls, {key: value for key, value in section.items() if key != "name"}, where, faults)
+
+
+def _chain(section: dict[str, Any], where: str, faults: list[Fault]) -> Chain | None:
+    """Return a chain of the mechanisms in links = [{name = ..., ...}, ...]."""
+    links = section.get("links")
+    faults += [Fault(f"{where}.{key}", f"there is no such key. {did_you_mean(key, ['links'])}") for key in section if key not in
+               ("name", "links")]
+    if not isinstance(links, list) or not links or not all(isinstance(link, dict) for link in links):
+        faults.append(Fault(f"{where}.links", "must be a list of at least one mechanism, each a table with its name such as "
+                                              f"{{name = \"quantization\", bits = 8}}, found {links!r}."))
+        return None
+    made = [_member("mechanism", link, faults, f"{where}.links.{i}") for i, link in enumerate(links, 1)]
+    return None if None in made else Chain(tuple(made))
 
 
 def _must_be_member(name: str, cls: Any, family: str) -> None:
@@ -183,6 +221,17 @@ def find(name: str, family: Mapping[str, type]) -> type:
     if ":" not in name:
         raise SettingError(f"there is no {name!r}. {did_you_mean(name, family)}")
     return imported(name)  # type: ignore[no-any-return]
+
+
+def _with_target(section: dict[str, Any], privacy: Privacy | None, faults: list[Fault]) -> dict[str, Any]:
+    """Return the objectives with the target ε as the limit of the one that measures ε."""
+    if privacy is None or privacy.target_epsilon is None:
+        return section
+    name = next((n for n, table in section.items() if isinstance(table, dict) and table.get("measure", n) == "epsilon"), None)
+    if name is None:
+        faults.append(Fault("privacy.target_epsilon", "must go with an objective that measures ε, found none. Add [objectives.epsilon]."))
+        return section
+    return section | {name: {"limit": privacy.target_epsilon} | section[name]}
 
 
 def _objectives(section: dict[str, Any], mechanism: Any, faults: list[Fault]) -> tuple[Objective, ...] | None:
@@ -207,7 +256,7 @@ def _objective(name: str, table: Any, mechanism: Any, faults: list[Fault]) -> Ob
         faults.append(Fault(key, f"there is no measure {asked.measure or name!r}. "
                                  f"{did_you_mean(asked.measure or name, MEASURES)}"))
         return None
-    missing = [need for need in measure.needs if mechanism is not None and not hasattr(mechanism, need)]
+    missing = _missing(measure.needs, mechanism)
     reference = next((v for v in (asked.reference, measure.reference, asked.limit) if v is not None), None)
     if missing:
         faults.append(Fault(key, f"needs a mechanism with {' and '.join(missing)}, found {type(mechanism).__name__}."))
@@ -220,6 +269,17 @@ def _objective(name: str, table: Any, mechanism: Any, faults: list[Fault]) -> Ob
     return Objective(name, chosen, asked.limit, asked.penalty, reference, measure.proxy)
 
 
+DERIVED = {"sigma", "clipping_norm", "noise_multiplier", "epsilon", "epsilon_server", "epsilon_secagg", "epsilon_release"}
+
+
+def _missing(needs: Iterable[str], mechanism: Any) -> list[str]:
+    """Return what a measure is computed from and the mechanism does not have; Gaussian noise gives all that is derived from it."""
+    if mechanism is None:
+        return []
+    there = {"unprotected_error"} | set(named(mechanism)) | (DERIVED if adds_noise(mechanism) else set())
+    return ["Gaussian noise" if need.startswith("epsilon") else need for need in needs if need not in there]
+
+
 def _tables(objectives: Iterable[Objective]) -> dict[str, Any]:
     """Return objectives as a study file would hold them."""
     keep = ("measure", "limit", "penalty", "reference")
@@ -230,7 +290,7 @@ def _names_differ(training: Any, mechanism: Any, faults: list[Fault]) -> None:
     """Refuse a mechanism with a setting that training has too: a point could not tell them apart."""
     if training is None or mechanism is None:
         return
-    for name in set(vars(training)) & set(vars(mechanism)):
+    for name in set(named(training)) & set(named(mechanism)):
         faults.append(Fault(f"mechanism.{name}", f"must have a name of its own, found one that [training] has: {name}."))
 
 

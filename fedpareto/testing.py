@@ -14,7 +14,7 @@ from fedpareto.mechanisms import Mechanism, Upload
 from fedpareto.noise import Noise, stream
 from fedpareto.optimizers import Optimizer
 from fedpareto.problem import Objective, Problem
-from fedpareto.settings import kind_of
+from fedpareto.settings import named
 from fedpareto.space import Choice, Float, FloatArray, Integer, Space, Values, Variable
 
 
@@ -154,9 +154,5 @@ def _frozen(thing: Any) -> bool:
 
 def _numbers(settings: Any) -> dict[str, float]:
     """Return the numeric settings of a dataclass, a variable at the middle of its range."""
-    import typing
-
-    hints = typing.get_type_hints(type(settings))
-    held = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
-    middle = {name: v.decode(0.5) if isinstance(v, Variable) else v for name, v in held.items()}
-    return {name: float(v) for name, v in middle.items() if kind_of(hints[name]) in (float, int)}
+    middle = {name: v.decode(0.5) if isinstance(v, Variable) else v for name, v in named(settings).items()}
+    return {name: float(v) for name, v in middle.items() if isinstance(v, int | float) and not isinstance(v, bool)}

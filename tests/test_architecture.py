@@ -17,9 +17,9 @@ ROOT = Path(fedpareto.__file__).parent
 LAYERS = [
     {"errors"},
     {"space"},
-    {"settings", "problem", "history", "front", "noise"},
+    {"settings", "problem", "history", "front", "noise", "crypto"},
     {"mechanisms", "privacy"},
-    {"federation", "optimizers"},
+    {"federation", "optimizers", "theory"},
     {"store"},
     {"study"},
     {"evaluate"},

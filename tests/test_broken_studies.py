@@ -133,7 +133,7 @@ BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
     "neither epochs nor steps": ("local_steps = 1\n", "", "training",
                                  ["exactly one of local_epochs and local_steps", "local_epochs = 0, local_steps = 0"]),
     "no learning rate": (RATE, "", "training.learning_rate", ["must be given", "learning rate"]),
-    "no noise": (SIGMA, "", "mechanism.sigma", ["must be given", "standard deviation"]),
+    "no noise": (SIGMA, "", "mechanism.sigma", ["exactly one of sigma and noise_multiplier must be given, found neither"]),
     "no objectives": (OBJECTIVES, "", "objectives", ["at least one, found none", "test_error"]),
     "empty objectives": (OBJECTIVES, "[objectives]\n", "objectives", ["at least one, found none"]),
     "no model": ('[model]\nname = "lr"', "", "model.name", ["must name one of", "mlp", "found nothing"]),

@@ -11,16 +11,30 @@ import numpy as np
 
 from fedpareto.federation.split import Indices
 from fedpareto.noise import rng
+from fedpareto.space import FloatArray
 
 
-def participants(seed: int, round: int, clients: int) -> Indices:
-    """Return the clients in the order in which this round would ask them; a cohort of m is the first m."""
+def participants(seed: int, round: int, clients: int, sampling: str = "fixed") -> Indices:
+    """Return the clients in the order in which this round would ask them; who takes part are the first of them."""
+    if sampling == "poisson":
+        return np.argsort(_chances(seed, round, clients), kind="stable")
     return rng(seed, "participants", round).permutation(clients)
 
 
-def cohort(sample_ratio: float, clients: int) -> int:
-    """Return how many clients a sample ratio asks for: at least one."""
-    return max(1, round(sample_ratio * clients))
+def taking_part(seed: int, round: int, clients: int, sample_ratios: FloatArray, sampling: str = "fixed") -> Indices:
+    """Return how many clients take part at each ratio [R]: a cohort, or under Poisson sampling each client by its own chance."""
+    if sampling == "poisson":
+        return np.searchsorted(np.sort(_chances(seed, round, clients)), sample_ratios).astype(np.int64)
+    return np.array([cohort(q, clients) for q in sample_ratios], dtype=np.int64)
+
+
+def _chances(seed: int, round: int, clients: int) -> FloatArray:
+    return rng(seed, "poisson", round).random(clients)
+
+
+def cohort(sample_ratio: float, clients: int, sampling: str = "fixed") -> float:
+    """Return how many clients a sample ratio asks for: a whole number, at least one; under Poisson sampling, the mean."""
+    return sample_ratio * clients if sampling == "poisson" else max(1, round(sample_ratio * clients))
 
 
 def epoch_batches(seed: int, round: int, client: int, size: int, epochs: int, batch_size: int) -> Indices:

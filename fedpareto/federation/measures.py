@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpareto.privacy import kang23_eq13
+from fedpareto.privacy import gu24_eq2, kang23_eq13, kang23_eq13_smooth, kang23_eq15, xiao25_eq7
 from fedpareto.space import FloatArray
 
 if TYPE_CHECKING:
     from fedpareto.federation.rounds import Trace
 
-Columns = Mapping[str, FloatArray]  # every setting, name → [R]
+Columns = Mapping[str, FloatArray]  # every setting and what follows from settings alone, name → [R]
+Compute = Callable[["Trace", Columns], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -22,30 +23,99 @@ class Measure:
     """A named number; reference is its natural largest value, where it has one."""
 
     help: str
-    compute: Callable[[Trace, Columns], FloatArray]
+    compute: Compute
     reference: float | None = None
-    needs: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()  # settings and other columns it is computed from, beside those of every study
     proxy: str | None = None
     worst: str | None = None  # the measure for the worst client, where clients differ
+    known: bool = False  # follows from the settings alone, without training
 
 
-def _at_last_round(figures: FloatArray, settings: Columns) -> FloatArray:
-    """Return figures [R,T] at each federation's own last round, [R]."""
-    return np.asarray(figures[np.arange(len(figures)), settings["rounds"].astype(int) - 1])
+def _last(name: str) -> Compute:
+    """Return a figure [R,T] of the trace at each federation's own last round, [R]."""
+    def compute(trace: Trace, s: Columns) -> FloatArray:
+        figures = getattr(trace, name)
+        return np.asarray(figures[np.arange(len(figures)), s["rounds"].astype(int) - 1])
 
+    return compute
+
+
+def _per_round(compute: Compute) -> Compute:
+    return lambda trace, s: compute(trace, s) / s["rounds"]
+
+
+def _of_dense(compute: Compute, unit: float) -> Compute:
+    """Return a figure in units of what all clients would have sent unprotected."""
+    return lambda trace, s: compute(trace, s) / (unit * s["parameters"] * s["cohort"] * s["rounds"])
+
+
+def _eq15(over: Callable[..., FloatArray]) -> Compute:
+    def compute(trace: Trace, s: Columns) -> FloatArray:
+        last = trace.withheld[np.arange(len(trace.withheld)), s["rounds"].astype(int) - 1]  # [R,M]
+        with np.errstate(all="ignore"):
+            leakage = kang23_eq15(np.nan_to_num(last), s["c2"][:, None])
+        return np.asarray(np.ma.filled(over(np.ma.masked_array(leakage, ~np.isfinite(last)), axis=1), np.nan))
+
+    return compute
+
+
+def _column(name: str) -> Compute:
+    return lambda trace, s: s[name]
+
+
+_SENT = ("sigma", "clipping_norm")
 
 MEASURES: dict[str, Measure] = {
-    "test_error": Measure("share of test images classified wrongly by the final model",
-                          lambda trace, s: _at_last_round(trace.error, s), reference=1.0, worst="test_error_worst"),
-    "test_loss": Measure("mean cross-entropy of the final model on the test images",
-                         lambda trace, s: _at_last_round(trace.loss, s), worst="test_loss_worst"),
-    "test_error_worst": Measure("test error of the client whose share of the test images fares worst",
-                                lambda trace, s: _at_last_round(trace.worst_error, s), reference=1.0),
-    "test_loss_worst": Measure("test loss of the client whose share of the test images fares worst",
-                               lambda trace, s: _at_last_round(trace.worst_loss, s)),
+    "test_error": Measure("share of test images classified wrongly by the final model", _last("error"), reference=1.0,
+                          worst="test_error_worst"),
+    "test_loss": Measure("mean cross-entropy of the final model on the test images", _last("loss"), worst="test_loss_worst"),
+    "test_error_worst": Measure("test error of the client whose share of the test images fares worst", _last("worst_error"),
+                                reference=1.0),
+    "test_loss_worst": Measure("test loss of the client whose share of the test images fares worst", _last("worst_loss")),
+    "utility_lost": Measure("test error beyond that of the same training unprotected (Kang 2023, Eq. 7); trains each point twice",
+                            lambda trace, s: _last("error")(trace, s) - s["unprotected_error"], reference=1.0,
+                            needs=("unprotected_error",)),
+    "gu24_eq2": Measure("leakage of randomization by Gu 2024, Eq. 2, with C = 1",
+                        lambda _, s: gu24_eq2(s["sigma"], s["clipping_norm"], s["sample_ratio"], s["rounds"], s["clients"], s["delta"]),
+                        needs=_SENT, proxy="Gu 2024, Eq. 2", known=True),
     "kang23_eq13": Measure("leakage of randomization, from 0 to 1, by Kang 2023, Eq. 13",
-                           lambda trace, s: kang23_eq13(s["sigma"], s["clipping_norm"], trace.parameters),
-                           reference=1.0, needs=("sigma", "clipping_norm"), proxy="Kang 2023, Eq. 13"),
-    "upload_bytes": Measure("bytes sent by all clients over all rounds",
-                            lambda trace, s: _at_last_round(trace.upload_bytes, s)),
+                           lambda _, s: kang23_eq13(s["sigma"], s["clipping_norm"], s["parameters"]),
+                           reference=1.0, needs=_SENT, proxy="Kang 2023, Eq. 13", known=True),
+    "kang23_eq13_smooth": Measure("the same without its kink: graded where Eq. 13 is 0",
+                                  lambda _, s: kang23_eq13_smooth(s["sigma"], s["clipping_norm"], s["parameters"]),
+                                  reference=1.0, needs=_SENT, proxy="Kang 2023, Eq. 13, smooth", known=True),
+    "kang23_eq15": Measure("leakage of sparsification, from 0 to 1, by Kang 2023, Eq. 15, mean over clients", _eq15(np.ma.mean),
+                           reference=1.0, needs=("private_fraction",), proxy="Kang 2023, Eq. 15", worst="kang23_eq15_worst"),
+    "kang23_eq15_worst": Measure("the same for the client that leaks most", _eq15(np.ma.max), reference=1.0,
+                                 needs=("private_fraction",), proxy="Kang 2023, Eq. 15"),
+    "xiao25_eq7": Measure("privacy budget by Xiao 2025, Eq. 7, the sampling rate multiplying",
+                          lambda _, s: xiao25_eq7(s["noise_multiplier"], s["rounds"], s["sample_ratio"], s["delta"]),
+                          needs=("noise_multiplier",), proxy="Xiao 2025, Eq. 7", known=True),
+    "xiao25_eq7_printed": Measure("privacy budget by Xiao 2025, Eq. 7 as printed, the sampling rate dividing",
+                                  lambda _, s: xiao25_eq7(s["noise_multiplier"], s["rounds"], s["sample_ratio"], s["delta"], printed=True),
+                                  needs=("noise_multiplier",), proxy="Xiao 2025, Eq. 7, as printed", known=True),
+    "epsilon": Measure("true ε over all rounds, for the view, unit and δ of [privacy]", _column("epsilon"), needs=("epsilon",), known=True),
+    "epsilon_server": Measure("true ε if the server sees each upload", _column("epsilon_server"), needs=("epsilon_server",), known=True),
+    "epsilon_secagg": Measure("true ε if the server sees sums and knows who took part", _column("epsilon_secagg"),
+                              needs=("epsilon_secagg",), known=True),
+    "epsilon_release": Measure("true ε if only models are seen and participation is secret", _column("epsilon_release"),
+                               needs=("epsilon_release",), known=True),
+    "upload_bytes": Measure("bytes sent by all clients over all rounds", _last("upload_bytes")),
+    "upload_bytes_per_round": Measure("bytes sent by all clients in a round, mean over rounds", _per_round(_last("upload_bytes"))),
+    "download_bytes": Measure("bytes received by all clients over all rounds", _last("download_bytes")),
+    "download_bytes_per_round": Measure("bytes received by all clients in a round, mean over rounds", _per_round(_last("download_bytes"))),
+    "size_ratio": Measure("bytes sent, in units of the same uploads unprotected (Xiao 2025, Eq. 6)", _of_dense(_last("upload_bytes"), 4.0),
+                          reference=1.0),
+    "parameters_shared": Measure("numbers a client sends in a round (Kang 2023, Eq. 16), mean over clients and rounds",
+                                 _per_round(_last("shared")), worst="parameters_shared_worst"),
+    "parameters_shared_worst": Measure("the same for the client of each round that sends most", _per_round(_last("shared_worst"))),
+    "training_seconds": Measure("seconds a client spends on training and protection over all rounds, by the cost model, mean over clients",
+                                _last("seconds"), worst="training_seconds_worst"),
+    "training_seconds_worst": Measure("the same for the slowest client of each round", _last("seconds_worst")),
+    "kang23_eq14": Measure("seconds a client spends on training and encryption, mean over clients, and the server on adding (Kang 2023, "
+                           "Eq. 14), by the cost model", lambda trace, s: _last("seconds")(trace, s) + _last("server_seconds")(trace, s)),
+    "decryption_seconds": Measure("seconds a client spends on decryption over all rounds, by the cost model, mean over clients",
+                                  _last("reading_seconds")),
+    "gu24_eq4": Measure("rounds × seconds of a round (Gu 2024, Eq. 4): the slowest client's work and transfers, by the cost model",
+                        _last("round_seconds")),
 }

@@ -13,15 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.errors import ModelError, SettingError
+from fedpareto.federation.cost import Cost
 from fedpareto.federation.data import Data, load
-from fedpareto.federation.draws import cohort
+from fedpareto.federation.draws import cohort, taking_part
 from fedpareto.federation.measures import MEASURES
 from fedpareto.federation.models import Model
 from fedpareto.federation.split import deal
 from fedpareto.federation.training import Training
-from fedpareto.mechanisms import Mechanism
+from fedpareto.mechanisms import Mechanism, Unprotected, adds_noise
+from fedpareto.privacy import VIEWS, Guarantee, Privacy, epsilon, guarantee, selection_guarantee
 from fedpareto.problem import Objective
-from fedpareto.settings import fixed, largest, searched
+from fedpareto.settings import fixed, largest, least, named, searched
 from fedpareto.space import FloatArray, Space, Values, Variable
 
 if TYPE_CHECKING:
@@ -40,17 +42,58 @@ class Federation:
     mechanism: Mechanism
     objectives: tuple[Objective, ...]
     block: int = 20
+    privacy: Privacy = Privacy()
+    cost: Cost = Cost()
 
     failures = {"diverged_round": "training diverged in round {:.0f}; a smaller learning rate may help"}  # noqa: RUF012
+
+    def __post_init__(self) -> None:
+        q = _least(self.training.sample_ratio)
+        if q * self.data.clients < 1 - 1e-9:
+            raise SettingError(f"training.sample_ratio: must ask for at least one client, found {q:g} of {self.data.clients} clients. "
+                               f"Raise it to {1 / self.data.clients:g}.")
+        self._sums_can_be_held()
+        asked = {o.measure for o in self.objectives if o.measure.startswith("epsilon")}
+        if asked:
+            self._guarantee_can_hold({self.privacy.view if m == "epsilon" else m.removeprefix("epsilon_") for m in asked})
+
+    def _sums_can_be_held(self) -> None:
+        """Refuse a mechanism that cannot sum so many clients, or not by weight."""
+        if not hasattr(self.mechanism, "fits"):
+            return
+        if getattr(self.mechanism, "joint", False) and self.training.weighting != "uniform":
+            raise SettingError("training.weighting: must be uniform for encrypted sums, found size. Write weighting = \"uniform\".")
+        fixed_size = self.training.sampling == "fixed"
+        most = int(cohort(float(_most(self.training.sample_ratio)), self.data.clients)) if fixed_size else self.data.clients
+        try:
+            self.mechanism.fits(most)
+        except SettingError as error:
+            raise SettingError(f"mechanism.{error}") from None
+
+    def _guarantee_can_hold(self, views: set[str]) -> None:
+        """Refuse an ε that is asked for and cannot be given."""
+        if views != {"server"} and self.training.weighting != "uniform":
+            raise SettingError("training.weighting: must be uniform for a true ε of sums, found size: a client with many images would "
+                               "weigh more than the clipping norm bounds. Write weighting = \"uniform\".")
+        lowest = {name: _least(v) for name, v in named(self.mechanism).items() if not isinstance(v, str | bool | tuple | None)}
+        sigma = self.mechanism.gaussian({**lowest, "cohort": 1.0})[0] if adds_noise(self.mechanism) else 0.0  # type: ignore
+        if not sigma > 0:
+            zero = next((name for name, v in lowest.items() if v == 0 and name.startswith(("sigma", "noise_multiplier"))), "name")
+            raise SettingError(f"mechanism.{zero}: must add noise where ε is asked for, found {lowest.get(zero, 'none')}: without noise "
+                               "there is no ε. Raise its lower end above 0, or choose a mechanism that adds noise.")
 
     @property
     def space(self) -> Space:
         return Space(searched(self.training) + searched(self.mechanism) + searched(self.model))
 
-    @property
-    def slots(self) -> int:
-        """The largest cohort that any setting can ask for."""
-        return cohort(float(_most(self.training.sample_ratio)), self.data.clients)
+    def slots(self, seeds: Sequence[int]) -> int:
+        """Return the largest number of clients that any setting can ask for in a round of these repeats."""
+        ratio, K = float(_most(self.training.sample_ratio)), self.data.clients
+        if self.training.sampling == "fixed":
+            return int(cohort(ratio, K))
+        rounds = range(int(_most(self.training.rounds)))
+        drawn = [int(taking_part(seed, t, K, np.array([ratio]), "poisson")[0]) for seed in seeds for t in rounds]
+        return max([1, round(ratio * K), *drawn])
 
     @property
     def widest(self) -> Model:
@@ -81,42 +124,102 @@ class Federation:
     def measure(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]:
         """Train the federations of these settings, name → [n], and return every measure, name → [n]."""
         n = len(seeds)
-        settings = self._settings(values, n)
-        names = _measurable(settings)
+        columns = self.columns(values, n) | self._unprotected(values, seeds)
+        names = _measurable(columns)
         out = {name: np.full(n, np.nan) for name in [*names, "diverged_round"]}
-        for rows, trace in self._traces(values, settings, seeds):
-            columns = {name: column[rows] for name, column in settings.items()}
-            lost = trace.diverged <= columns["rounds"]
+        for rows, trace in self._traces(values, columns, seeds):
+            mine = {name: column[rows] for name, column in columns.items()}
+            lost = trace.diverged <= mine["rounds"]
             for name in names:
-                out[name][rows] = np.where(lost, np.nan, MEASURES[name].compute(trace, columns))
+                out[name][rows] = np.where(lost, np.nan, MEASURES[name].compute(trace, mine))
             out["diverged_round"][rows] = np.where(lost, trace.diverged, np.nan)
         return out
 
     def every_round(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]:
         """Return every measure after every round, name → [n,T]: a run of T rounds is a run of each t < T too."""
         n = len(seeds)
-        settings = self._settings(values, n)
-        rounds = int(settings["rounds"].max())
-        names = _measurable(settings)
+        columns = self.columns(values, n)
+        rounds = int(columns["rounds"].max())
+        by_round = [self.columns(values, n, t + 1) for t in range(rounds)]
+        names = _measurable(columns)
         out = {name: np.full((n, rounds), np.nan) for name in names}
-        for rows, trace in self._traces(values, settings, seeds):
+        for rows, trace in self._traces(values, columns, seeds):
             for t in range(trace.error.shape[1]):
-                columns = {name: column[rows] for name, column in settings.items()} | {"rounds": np.full(len(rows), t + 1.0)}
-                lost = (trace.diverged <= t + 1) | (t >= settings["rounds"][rows])
+                mine = {name: column[rows] for name, column in by_round[t].items()}
+                lost = (trace.diverged <= t + 1) | (t >= columns["rounds"][rows])
                 for name in names:
-                    out[name][rows, t] = np.where(lost, np.nan, MEASURES[name].compute(trace, columns))
+                    out[name][rows, t] = np.where(lost, np.nan, MEASURES[name].compute(trace, mine))
         return out
 
-    def _settings(self, values: Values, n: int) -> dict[str, FloatArray]:
-        """Return every numeric setting of training and mechanism, fixed or searched, name → [n]."""
-        held: dict[str, Any] = {}
-        for part in (self.training, self.mechanism):
-            held |= {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}  # type: ignore[arg-type]
+    def columns(self, values: Values, n: int, rounds: int | None = None) -> dict[str, FloatArray]:
+        """Return every numeric setting, fixed or searched, and what follows from settings alone, name → [n]."""
+        held = named(self.training) | named(self.mechanism)
         held |= {name: values[name] for name in self.space.names if name in held}
-        numeric = {name: v for name, v in held.items() if not isinstance(v, str | bool | tuple | Variable)}
-        return {name: np.broadcast_to(np.asarray(v, dtype=np.float64), (n,)) for name, v in numeric.items()}
+        held |= {"clients": self.data.clients, "delta": self.privacy.delta(self.data.clients)}
+        numeric = {name: v for name, v in held.items() if not isinstance(v, str | bool | tuple | Variable | None)}
+        out = {name: np.broadcast_to(np.asarray(v, dtype=np.float64), (n,)) for name, v in numeric.items()}
+        if rounds is not None:
+            out["rounds"] = np.full(n, float(rounds))
+        out["cohort"] = np.array([float(cohort(q, self.data.clients, self.training.sampling)) for q in out["sample_ratio"]])
+        out["parameters"] = np.array([self._parameters(values, i) for i in range(n)], dtype=np.float64)
+        return out | self._noise(out) | self._epsilons(out)
 
-    def _traces(self, values: Values, settings: dict[str, FloatArray],
+    def _parameters(self, values: Values, row: int) -> int:
+        data = load(self.data)
+        return parameters_of(fixed(self.model, lambda v: values[v.name][row]), data.shape, data.classes)  # type: ignore[arg-type]
+
+    def _noise(self, columns: dict[str, FloatArray]) -> dict[str, FloatArray]:
+        """Return the noise of each client, the norm it hides and the noise multiplier on the sum; nothing where none is added."""
+        if not adds_noise(self.mechanism):
+            return {}
+        sigma, norm = (np.broadcast_to(np.asarray(v, dtype=np.float64), columns["rounds"].shape)
+                       for v in self.mechanism.gaussian(columns))  # type: ignore[attr-defined]
+        return {"sigma": sigma, "norm": norm, "clipping_norm": columns.get("clipping_norm", norm),
+                "noise_multiplier": sigma * np.sqrt(columns["cohort"]) / norm}
+
+    def _epsilons(self, columns: dict[str, FloatArray]) -> dict[str, FloatArray]:
+        """Return the true ε of every view, and the headline; infinite without noise, nan where no bound is known."""
+        noise = self._noise(columns)
+        out = {}
+        for view in VIEWS:
+            if not noise:
+                out[view] = np.full(columns["rounds"].shape, np.inf)
+            elif view != "server" and self.training.weighting != "uniform":
+                out[view] = np.full(columns["rounds"].shape, np.nan)
+            else:
+                out[view] = epsilon(self.privacy, noise=noise["sigma"], clipping_norm=noise["norm"], cohort=columns["cohort"],
+                                    clients=self.data.clients, rounds=columns["rounds"], sampling=self.training.sampling, view=view)
+        return {f"epsilon_{view}": column for view, column in out.items()} | {"epsilon": out[self.privacy.view]}
+
+    def guarantee(self, settings: Mapping[str, Any], view: str | None = None) -> Guarantee | None:
+        """Return what is promised of one point, as a statement; None where no noise is added or no bound is known."""
+        columns = self.columns({name: [value] for name, value in settings.items()}, 1)
+        noise, view = self._noise(columns), view or self.privacy.view
+        known = noise and noise["sigma"][0] > 0 and (view == "server" or self.training.weighting == "uniform")
+        if not known:
+            return None
+        return guarantee(self.privacy, noise=float(noise["sigma"][0]), clipping_norm=float(noise["norm"][0]),
+                         cohort=float(columns["cohort"][0]), clients=self.data.clients, rounds=int(columns["rounds"][0]),
+                         sampling=self.training.sampling, view=view)
+
+    def search_guarantee(self, tried: Sequence[Mapping[str, Any]], repeats: int) -> Guarantee | None:
+        """Return what the search itself promises: choosing among these points, each trained so many times on private data."""
+        columns = self.columns({name: [s[name] for s in tried] for name in self.space.names}, len(tried))
+        noise = self._noise(columns)
+        if not noise or not (noise["sigma"] > 0).all() or (self.privacy.view != "server" and self.training.weighting != "uniform"):
+            return None
+        return selection_guarantee(self.privacy, noise=noise["sigma"], clipping_norm=noise["norm"], cohort=columns["cohort"],
+                                   clients=self.data.clients, rounds=columns["rounds"], sampling=self.training.sampling,
+                                   trials=len(tried), repeats=repeats)
+
+    def _unprotected(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]:
+        """Return the test error of the same trainings without protection, where an objective asks for it."""
+        if all(o.measure != "utility_lost" for o in self.objectives):
+            return {}
+        twin = dataclasses.replace(self, mechanism=Unprotected(), objectives=())
+        return {"unprotected_error": twin.measure(values, seeds)["test_error"]}
+
+    def _traces(self, values: Values, columns: dict[str, FloatArray],
                 seeds: Sequence[int]) -> Iterator[tuple[NDArray[np.int64], Trace]]:
         """Train block by block; yield the rows of each block and what they showed.
 
@@ -129,7 +232,7 @@ class Federation:
             seeds_at_once = 1
         for grid in blocks(seeds, rows_at_once, seeds_at_once):  # [S,R] row numbers
             padded = np.stack([np.resize(rows, rows_at_once) for rows in grid])
-            trace = self._train(values, settings, padded, [seeds[rows[0]] for rows in grid], device)
+            trace = self._train(values, columns, padded, [seeds[rows[0]] for rows in grid], device)
             keep = np.concatenate([s * padded.shape[1] + np.arange(grid.shape[1]) for s in range(len(grid))])
             kept = {f.name: getattr(trace, f.name)[keep] for f in dataclasses.fields(trace)}
             yield grid.flatten(), dataclasses.replace(trace, **kept)
@@ -141,16 +244,20 @@ class Federation:
             by_seed.setdefault(seed, []).append(tuple(values[name][i] for name in self.space.names))
         return len(set(map(tuple, by_seed.values()))) == 1
 
-    def _train(self, values: Values, settings: dict[str, FloatArray], grid: NDArray[np.int64], seeds: Sequence[int],
+    def _train(self, values: Values, columns: dict[str, FloatArray], grid: NDArray[np.int64], seeds: Sequence[int],
                device: str) -> Trace:
         import torch
 
         from fedpareto.federation.rounds import Setup, train
 
-        columns = {name: torch.from_numpy(column[grid[0]]).float() for name, column in settings.items()}
+        settings = {name: torch.from_numpy(columns[name][grid[0]]).float() for name in self._numeric(columns)}
         models = [fixed(self.model, lambda v, i=i: values[v.name][i]) for i in grid[0]]  # type: ignore[misc]
-        repeats = [Setup(self.data, self.widest, self.training, self.mechanism, seed) for seed in seeds]
-        return train(repeats, columns, models, self.slots, device)
+        repeats = [Setup(self.data, self.widest, self.training, self.mechanism, seed, self.cost) for seed in seeds]
+        return train(repeats, settings, models, self.slots(seeds), device)
+
+    def _numeric(self, columns: Mapping[str, FloatArray]) -> list[str]:
+        """Return the names of the columns that are settings of training or mechanism."""
+        return [name for name in named(self.training) | named(self.mechanism) if name in columns]
 
     def _device(self) -> str:
         """Return where to train."""
@@ -169,7 +276,8 @@ class Federation:
         figure follows from the study alone, so that every machine gives the same bits.
         """
         data = load(self.data)
-        one = 16 * parameters_of(self.widest, data.shape, data.classes) * self.slots  # type: ignore[arg-type]
+        P = parameters_of(self.widest, data.shape, data.classes)  # type: ignore[arg-type]
+        one = 16 * P * self.slots(()) + (5 * P * self.data.clients if "private_fraction" in named(self.mechanism) else 0)
         if device == "cpu":
             return max(1, min(self.block, int(MEMORY / one))), 1
         import torch
@@ -200,13 +308,17 @@ def parameters_of(model: Model, shape: tuple[int, ...], classes: int) -> int:
         return sum(p.numel() for p in model.build(shape, classes).parameters())
 
 
-def _measurable(settings: Mapping[str, FloatArray]) -> list[str]:
-    """Return the measures that these settings allow."""
-    return [name for name, m in MEASURES.items() if all(need in settings for need in m.needs)]
+def _measurable(columns: Mapping[str, FloatArray]) -> list[str]:
+    """Return the measures that these columns allow."""
+    return [name for name, m in MEASURES.items() if all(need in columns for need in m.needs)]
 
 
 def _most(value: Any) -> Any:
     return largest(value) if isinstance(value, Variable) else value
+
+
+def _least(value: Any) -> Any:
+    return least(value) if isinstance(value, Variable) else value
 
 
 def _memory() -> int:

@@ -163,9 +163,11 @@ class Images:
 class LocalSteps:
     """The local steps of M slots × R federations, their tensors in fixed places so that a CUDA graph can replay them."""
 
-    def __init__(self, stack: Stack, images: Images, slots: int, federations: int, picks: Tensor, momentum: float) -> None:
+    def __init__(self, stack: Stack, images: Images, slots: int, federations: int, picks: Tensor, momentum: float,
+                 thin: Sequence[Tensor | None] = ()) -> None:
         device = images.x.device
         self.stack, self.images = stack, images
+        self.thin = thin  # which parameters there are, [S,1,R,...] each, None for all of one; empty for all
         self.params = [torch.zeros(slots, federations, *p.shape, device=device).requires_grad_() for p in stack.initial]
         speed = [torch.zeros_like(p, requires_grad=False) for p in self.params] if momentum else []
         self.step = Step(torch.zeros(slots, federations, device=device), momentum, speed)
@@ -186,6 +188,10 @@ class LocalSteps:
         safe = picks.clamp_min(0)
         x, y = self.images.into(self.raw, self.inputs, safe), self.images.y.index_select(0, safe.flatten()).view(safe.shape)
         self.stack.descend(self.params, x, y, kept / count.clamp_min(1), self.step)
+        with torch.no_grad():
+            for p, there in zip(self.params, self.thin, strict=False):
+                if there is not None:
+                    p.view(len(there), -1, *p.shape[1:]).mul_(there)
         self.now += 1
 
     def _capture(self) -> torch.cuda.CUDAGraph:

@@ -21,10 +21,13 @@ class Training:
     batch_size: int = setting(32, help="images per mini-batch", at_least=1, at_most=1_000_000, search=False)
     momentum: float = setting(0.0, help="momentum of local SGD, started anew each round", at_least=0, at_most=0.9999,
                               search=False)
-    sample_ratio: Real = setting(1.0, help="share q of the clients that take part in a round, drawn without replacement",
+    sample_ratio: Real = setting(1.0, help="share q of the clients that take part in a round",
                                  above=0, at_most=1)
-    weighting: str = setting("size", help="how the server weighs clients: by number of images, or all the same",
-                             options=("size", "uniform"), search=False)
+    sampling: str = setting("fixed", help="a cohort of fixed size, drawn without replacement; or poisson: each client takes part by its "
+                                          "own chance, and the server divides by the expected cohort", options=("fixed", "poisson"),
+                            search=False)
+    weighting: str = setting("uniform", help="how the server weighs clients: all the same, or by number of images; no true (ε, δ) is known "
+                                             "for sums weighted by size", options=("uniform", "size"), search=False)
 
     evaluate_every: int = setting(1, help="judge the model on the test images after every nth round, and after the last",
                                   at_least=1, at_most=100_000, search=False)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,10 +21,64 @@ class Upload:
     count: Tensor  # [R,K] numbers sent
     bits: Tensor  # [R,K] bits per number
     seconds: Tensor  # [R,K] client time spent on protection
+    overhead: Tensor | None = None  # [R,K] bits sent beside the numbers and their places
+    sent: Tensor | None = None  # [R,K,P] which numbers are sent; None for all
+    private: Tensor | None = None  # [R,K,P] where the client goes on with its own value next round; None for nowhere
+    withheld: Tensor | None = None  # [R,K] size of the private values, μ of Kang 2023, Eq. 15
+    download: Tensor | None = None  # [R,K] bits the client receives; None for the model as 32-bit floats
+    reading: Tensor | None = None  # [R,K] seconds a client takes to read what it receives
+    adding: Tensor | None = None  # [R] seconds the server takes to add the uploads
+
+    # what both ends know already
+    model: Tensor | None = None  # [R,P] the parameters that the round began with
+    exists: Tensor | None = None  # [R,P] which parameters this federation's model has; None for all
+    linear: Tensor | None = None  # [P] which are weights of fully connected layers; None for all
+
+    @property
+    def total_bits(self) -> Tensor:
+        """Bits sent, [R,K]: numbers, their places where not all are sent, and the rest."""
+        return self.count.double() * self.bits + self.index_bits + (0 if self.overhead is None else self.overhead)
+
+    @property
+    def index_bits(self) -> Tensor:
+        """Bits that say which numbers are sent, [R,K]: a bitmap or a list of places, whichever is smaller."""
+        import torch
+
+        if self.sent is None:
+            return torch.zeros_like(self.count, dtype=torch.float64)
+        room = self.parameters[:, None].double()
+        places = self.count.double() * room.clamp_min(2).log2().ceil()
+        return torch.where(self.count >= room, 0.0, torch.minimum(room, places))
+
+    @property
+    def parameters(self) -> Tensor:
+        """Parameters of each federation's model, [R]."""
+        import torch
+
+        if self.exists is None:
+            return torch.full((len(self.values),), float(self.values.shape[2]), device=self.values.device)
+        return self.exists.sum(1).float()
+
+    def dense(self, values: Tensor) -> Upload:
+        """Return an upload of these values, every one sent as a 32-bit float."""
+        count = self.parameters[:, None].expand_as(self.count)
+        return replace(self, values=values, count=count, bits=self.bits * 0 + 32, sent=None)
+
+    def without(self, dropped: Tensor) -> Upload:
+        """Return the upload without these numbers [R,K,P]: the server takes them for zero."""
+        kept = ~dropped if self.sent is None else self.sent & ~dropped
+        if self.exists is not None:
+            kept = kept & (self.exists > 0)[:, None]
+        return replace(self, values=self.values * kept, sent=kept, count=kept.sum(2).float())
 
 
 class Mechanism(Protocol):
-    """A frozen dataclass of settings that says how clients protect what they send."""
+    """A frozen dataclass of settings that says how clients protect what they send.
+
+    One that adds Gaussian noise also has `gaussian(values) -> (sigma, norm)`: the noise on every coordinate and the largest L2
+    norm of what it hides, each [R]; from these a true (ε, δ) follows. One that thins the model out has `connections`. One that needs all
+    clients of a round at once has `joint = True`. One that cannot sum any number of clients has `fits(summands)`.
+    """
 
     def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Noise) -> Upload:
         """Return the protected upload.
@@ -31,3 +86,58 @@ class Mechanism(Protocol):
         values holds every float and int setting of the mechanism, name → [R], searched or fixed. Draws from noise are
         [K,P], without R: federations of one repeat share their random numbers.
         """
+
+
+def adds_noise(mechanism: Any) -> bool:
+    """Say whether a mechanism, or a link of a chain, adds Gaussian noise."""
+    return any(hasattr(link, "gaussian") for link in getattr(mechanism, "links", (mechanism,)))
+
+
+def each(column: Tensor) -> Tensor:
+    """Return a setting [R] so that it meets uploads [R,K,P]."""
+    return column[:, None, None]
+
+
+def smallest(size: Tensor, share: Tensor, among: Tensor | None) -> Tensor:
+    """Mark the smallest share [R] of the entries of size [R,K,P], exactly ⌊share·n⌋ of the n that are among [R,P].
+
+    Of equal entries the first go.
+    """
+    import torch
+
+    out = torch.zeros_like(size, dtype=torch.bool)
+    for r, part in enumerate(share.double().tolist()):
+        places = None if among is None else among[r].nonzero()[:, 0]
+        mine = size[r] if places is None else size[r][:, places]
+        k = math.floor(part * mine.shape[1] * (1 + 1e-7))  # a share of 0.3 is not quite 0.3 in float32
+        marked = _lowest(mine, min(k, mine.shape[1]))
+        if places is None:
+            out[r] = marked
+        else:
+            out[r, :, places] = marked
+    return out
+
+
+def _lowest(size: Tensor, k: int) -> Tensor:
+    """Mark the k smallest entries in each row of size [K,P]."""
+    import torch
+
+    if k == 0:
+        return torch.zeros_like(size, dtype=torch.bool)
+    edge = size.kthvalue(k, dim=1, keepdim=True).values
+    below, at = size < edge, size == edge
+    return below | (at & (at.cumsum(1) <= k - below.sum(1, keepdim=True)))
+
+
+def subject(upload: Upload, of: str) -> Tensor:
+    """Return what a mechanism works on: the update, or the parameters that the update leads to."""
+    return upload.values if of == "update" or upload.model is None else upload.values + upload.model[:, None]
+
+
+def restored(upload: Upload, values: Tensor, of: str) -> Tensor:
+    """Return protected values as an update again."""
+    return values if of == "update" or upload.model is None else values - upload.model[:, None]
+
+
+OF: dict[str, Any] = {"options": ("update", "parameters"), "search": False}
+OF_HELP = "what is protected: the client's update, or its parameters as the papers print it"

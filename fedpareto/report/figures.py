@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,10 +25,11 @@ def write_figures(seen: View, stem: Path) -> list[Path]:
     drawn: dict[str, Callable[[Axes, View], None]] = {"front": draw_front, "hypervolume": draw_hypervolume}
     if split_table(seen) is not None:
         drawn["split"] = draw_split
-    return [_save(draw, seen, stem.with_name(f"{stem.name}-{name}.png")) for name, draw in drawn.items()]
+    return [save(draw, seen, stem.with_name(f"{stem.name}-{name}.png")) for name, draw in drawn.items()]
 
 
-def _save(draw: Callable[[Axes, View], None], seen: View, path: Path) -> Path:
+def save(draw: Callable[[Axes, Any], None], seen: Any, path: Path) -> Path:
+    """Draw on fresh axes, write the figure and return its path."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

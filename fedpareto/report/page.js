@@ -4,6 +4,15 @@ const byId = (id) => document.getElementById(id);
 const goals = data.objectives.map((o) => o.name);
 const short = (v) => (typeof v === "number" ? String(Number(v.toPrecision(4))) : String(v));
 
+// A promise rounds up.
+function up(v) {
+  if (v === null || v === undefined) return "none";
+  const unit = 10 ** (Math.floor(Math.log10(v)) - 3);
+  return Number((Math.ceil((v / unit) * (1 - 1e-12)) * unit).toPrecision(12));
+}
+const epsilon = (p) => up(p.measures.epsilon);
+const goal = (p, o) => (o.up ? up(p.objectives[o.name]) : p.objectives[o.name]);
+
 function node(parent, name, attributes, text) {
   const svg = ["svg", "g", "circle", "line", "path", "text", "rect"].includes(name);
   const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
@@ -74,11 +83,11 @@ function describe(p) {
     return s ? ` ± ${short(s)}` : "";
   };
   const rows = [`trial ${p.trial}${p.front ? ", on the front" : ""}${p.feasible ? "" : ", outside the limits"}`];
-  for (const [k, v] of Object.entries(p.objectives)) rows.push(`${k}: ${short(v)}`);
+  for (const o of data.objectives) rows.push(`${o.name}: ${short(goal(p, o))}`);
   rows.push("");
   for (const [k, v] of Object.entries(p.settings)) rows.push(`${k}: ${short(v)}`);
   rows.push("");
-  for (const [k, v] of Object.entries(p.measures)) if (v !== null) rows.push(`${k}: ${short(v)}${spread(k)}`);
+  for (const [k, v] of Object.entries(p.measures)) if (v !== null) rows.push(`${k}: ${short(k.startsWith("epsilon") ? up(v) : v)}${spread(k)}`);
   return rows.join("\n");
 }
 
@@ -170,24 +179,28 @@ function fill(table, heads, rows) {
   }
 }
 
+const truth = data.view && !data.objectives.some((o) => o.up) ? [`true ε (${data.view})`] : [];
 byId("summary").textContent = data.summary;
 byId("why").textContent = data.why;
 byId("proxies").textContent = data.proxies.join(" ");
+for (const line of data.privacy) node(byId("promises"), "li", {}, line);
+byId("privacy").hidden = !data.privacy.length;
 byId("file").textContent = data.file;
 byId("made").textContent = data.made;
 const chosen = data.points.find((p) => p.trial === data.recommended);
 if (chosen) {
   const show = (entries, kind) => { for (const [k, v] of entries) { const d = node(byId("chosen"), "div", { class: kind }); node(d, "b", {}, short(v)); node(d, "span", {}, k); } };
-  show(Object.entries(chosen.objectives), "goal");
+  show(data.objectives.map((o) => [o.name, goal(chosen, o)]), "goal");
+  if (truth.length) show([[`true ε (${data.view})`, epsilon(chosen)]], "goal");
   show(Object.entries(chosen.settings), "setting");
 }
 drawFront();
 drawCurve();
 if (data.split) drawSplit();
 const names = data.points.length ? Object.keys(data.points[0].settings) : [];
-fill(byId("table"), ["trial", ...data.objectives.map((o) => o.heading), ...names],
+fill(byId("table"), ["trial", ...data.objectives.map((o) => o.heading), ...truth, ...names],
   data.points.filter((p) => p.front).sort((a, b) => a.objectives[goals[0]] - b.objectives[goals[0]])
-    .map((p) => ({ cells: [p.trial, ...goals.map((g) => p.objectives[g]), ...names.map((n) => p.settings[n])], pick: p.trial === data.recommended })));
+    .map((p) => ({ cells: [p.trial, ...data.objectives.map((o) => goal(p, o)), ...truth.map(() => epsilon(p)), ...names.map((n) => p.settings[n])], pick: p.trial === data.recommended })));
 if (data.failed.length) {
   byId("failed").hidden = false;
   fill(byId("failures"), ["trial", "why", ...Object.keys(data.failed[0].settings)],

@@ -13,6 +13,7 @@ from typing import Any
 from fedpareto import __version__
 from fedpareto.report.figures import MOST_CLIENTS
 from fedpareto.report.points import View, split_table
+from fedpareto.report.privacy import headline, statements
 from fedpareto.report.text import as_plain, column, proxies, summary
 from fedpareto.report.toml import to_toml
 
@@ -34,7 +35,10 @@ def page_data(seen: View) -> dict[str, Any]:
         "study": seen.study.name,
         "summary": summary(seen),
         "proxies": proxies(seen.objectives),
-        "objectives": [{"name": o.name, "heading": column(o), "limit": o.limit, "reference": o.reference}
+        "view": headline(seen),
+        "privacy": statements(seen),
+        "objectives": [{"name": o.name, "heading": column(o), "limit": o.limit, "reference": o.reference,
+                        "up": o.measure.startswith("epsilon")}
                        for o in seen.objectives],
         "points": [as_plain(p) | {"front": p.trial in front} for p in seen.points],
         "failed": [{"trial": t.number, "settings": t.settings, "error": t.error} for t in seen.failed],

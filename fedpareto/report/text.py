@@ -9,8 +9,10 @@ from typing import Any
 
 from rich.table import Table
 
+from fedpareto.privacy import rounded_up
 from fedpareto.problem import Objective
 from fedpareto.report.points import Point, View
+from fedpareto.report.privacy import as_data, epsilon_text, headline
 
 
 def short(value: Any) -> str:
@@ -18,6 +20,11 @@ def short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value)
+
+
+def shown(objective: Objective, value: float) -> str:
+    """Return an objective's value as people read it; an ε rounds up."""
+    return rounded_up(value) if objective.measure.startswith("epsilon") else short(value)
 
 
 def column(objective: Objective) -> str:
@@ -35,11 +42,15 @@ def table(seen: View, most: int = 12) -> Table:
     """Return the front as a table, thinned evenly to at most `most` rows; the recommended point is starred."""
     names = [*(seen.front[0].settings if seen.front else ())]
     out = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ["", "trial", *map(column, seen.objectives), *names]:
+    view = headline(seen)
+    asked = any(o.measure == "epsilon" for o in seen.objectives)
+    true = [f"true ε ({view})"] if view and not asked else []
+    for heading in ["", "trial", *map(column, seen.objectives), *true, *names]:
         out.add_column(heading, justify="right", no_wrap=True)
     for point in thinned(seen, most):
         mark = "★" if point is seen.recommended else ""
-        values = [*point.objectives.values(), *point.settings.values()]
+        goals = [shown(o, point.objectives[o.name]) for o in seen.objectives]
+        values = [*goals, *[epsilon_text(point.measures.get("epsilon")) for _ in true], *point.settings.values()]
         out.add_row(mark, str(point.trial), *map(short, values), style="bold green" if mark else None)
     return out
 
@@ -78,7 +89,7 @@ def front_data(seen: View) -> dict[str, Any]:
     """Return the front as plain data, the form of `fedpareto front --json`."""
     return {"study": seen.study.name, "evaluations": seen.evaluations, "reference": seen.reference,
             "hypervolume": seen.hypervolume, "proxies": {o.name: o.proxy for o in seen.objectives if o.proxy},
-            "recommended": seen.recommended.trial if seen.recommended else None,
+            "recommended": seen.recommended.trial if seen.recommended else None, "privacy": as_data(seen),
             "points": [as_plain(p) for p in seen.front]}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,13 +39,38 @@ def to_toml(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> str:
 def fixed_study(description: Mapping[str, Any], settings: Mapping[str, Any], name: str, repeats: int) -> str:
     """Return a study file with every searched setting fixed: one trial, trained several times to confirm it."""
     table = {key: dict(v) if isinstance(v, Mapping) else v for key, v in description.items()}
-    for section in ("training", "mechanism"):
-        table[section] |= {key: settings[key] for key in table[section] if key in settings}
+    for section in ("training", "mechanism", "model"):
+        table[section] = {key: _chosen(key, v, settings) for key, v in table[section].items()}
     table |= {"name": name, "budget": 1, "repeats": repeats, "block": 1, "optimizer": {"name": "random", "batch": 1}}
     return to_toml(_without_unset(table)) + "\n"
+
+
+def _chosen(name: str, value: Any, settings: Mapping[str, Any]) -> Any:
+    """Return a setting with the values chosen for what is searched in it: a range, a list of ranges, or links of a chain."""
+    if isinstance(value, Mapping) and {"low", "choices"} & set(value):
+        return settings[name]
+    if name == "links":
+        count = Counter(key for link in value for key in link)
+        return [{key: _chosen(key if count[key] == 1 else f"{key}_{i}", v, settings) for key, v in link.items()}
+                for i, link in enumerate(value, 1)]
+    if isinstance(value, list):
+        return [_chosen(f"{name}_{i}", v, settings) for i, v in enumerate(value, 1)]
+    return value
 
 
 def _without_unset(table: dict[str, Any]) -> dict[str, Any]:
     """Drop the one of local_epochs and local_steps that is not used."""
     training = {k: v for k, v in table["training"].items() if k not in ("local_epochs", "local_steps") or v}
     return table | {"training": training}
+
+
+def put_section(text: str, name: str, table: Mapping[str, Any]) -> str:
+    """Return a study file with one section in place of its own, every other line as it was."""
+    lines, inside, kept = text.splitlines(), False, []
+    for line in lines:
+        head = line.strip()
+        if head.startswith("["):
+            inside = head.split("#")[0].strip().strip("[]").strip().split(".")[0] == name
+        if not inside:
+            kept.append(line)
+    return "\n".join(kept).rstrip() + "\n\n" + to_toml({name: table}) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedpareto.mechanisms import MECHANISMS, Randomization, Upload
+from fedpareto.mechanisms import Randomization, Upload
 from fedpareto.noise import Noise
 from fedpareto.space import Float
 from fedpareto.testing import check_mechanism
@@ -18,9 +18,7 @@ def protect(sent, sigma, clip, seed=0):
     return Randomization(0.0).protect(Upload(sent, one * P, one * 32, one * 0), values, Noise(seed, 0, range(K)))
 
 
-def test_every_mechanism_keeps_the_contract():
-    assert set(MECHANISMS) == {"randomization"}
-    check_mechanism(Randomization(0.1, 1.0))
+def test_ranges_keep_the_contract():
     check_mechanism(Randomization(Float("sigma", 0.1, 1.0), Float("clipping_norm", 0.1, 1.0)))
 
 

@@ -1,0 +1,85 @@
+"""Measure on this machine what the cost model needs: how long a client's local steps take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpareto.federation.cost import Cost
+from fedpareto.federation.data import load
+from fedpareto.federation.models import Model
+from fedpareto.federation.problem import Federation, parameters_of
+from fedpareto.settings import fixed, largest, least
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def calibrate(problem: Federation, seconds: float = 1.0) -> Cost:
+    """Return the cost model with the seconds of local steps as this machine takes them, one thread.
+
+    A step takes step_seconds plus parameter_seconds for each parameter and image: fitted to steps of the narrowest and the widest
+    model of the study, on small and on whole mini-batches. Rates of transfer stay as the study has them.
+    """
+    models = list(dict.fromkeys(fixed(problem.model, choose) for choose in (least, largest)))
+    sizes = sorted({max(1, problem.training.batch_size // 8), problem.training.batch_size})
+    share = seconds / (len(models) * len(sizes))
+    cases = [(_work(problem, model, size), _step_seconds(problem, model, size, share)) for model in models for size in sizes]
+    fixed_part, slope = _fit(cases)
+    return replace(problem.cost, step_seconds=fixed_part, parameter_seconds=slope)
+
+
+def _work(problem: Federation, model: Model, size: int) -> float:
+    data = load(problem.data)
+    return float(parameters_of(model, data.shape, data.classes) * size)  # type: ignore[arg-type]
+
+
+def _fit(cases: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return intercept and slope of seconds over work, neither below 0, each case weighted by its own size."""
+    from scipy.optimize import nnls
+
+    work, took = np.array(cases).T
+    solution, _ = nnls(np.stack([1 / took, work / took], axis=1), np.ones(len(took)))
+    return float(f"{solution[0]:.4g}"), float(f"{solution[1]:.4g}")
+
+
+def _step_seconds(problem: Federation, model: Model, size: int, share: float) -> float:
+    """Return the median seconds of a plain step of SGD, as one client takes it."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    from fedpareto.federation.train import seeded
+
+    data = load(problem.data)
+    module: nn.Module = seeded(lambda: model.build(data.shape, data.classes), 0)
+    rows = np.arange(size) % len(data.y_train)
+    x, y = torch.from_numpy(data.x_train[rows]) * data.scale + data.shift, torch.from_numpy(data.y_train[rows])
+    sgd = torch.optim.SGD(module.parameters(), lr=1e-6, momentum=problem.training.momentum)
+
+    def step() -> None:
+        sgd.zero_grad()
+        cross_entropy(module(x), y).backward()  # type: ignore[no-untyped-call]
+        sgd.step()
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return median_seconds(step, share)
+    finally:
+        torch.set_num_threads(before)
+
+
+def median_seconds(work: Callable[[], None], share: float) -> float:
+    """Return the median time of a piece of work, tried for about this many seconds."""
+    for _ in range(3):
+        work()
+    times: list[float] = []
+    while sum(times) < share or len(times) < 5:
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return float(np.median(times))

@@ -1,0 +1,82 @@
+"""Mechanisms one after another."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fedpareto.errors import SettingError
+from fedpareto.mechanisms.base import Mechanism, Upload, adds_noise
+from fedpareto.settings import link_names, setting
+from fedpareto.space import Variable
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedpareto.noise import Noise
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Protect by several mechanisms, each on what the one before it would have sent; costs add up."""
+
+    links: tuple[Mechanism, ...] = setting(help="mechanisms in order, each a table with its name and settings; where two links have a "
+                                                "setting of the same name, points know it with the link's number behind it", search=False)
+
+    def __post_init__(self) -> None:
+        if not self.links:
+            raise SettingError("links: a chain must have at least one link, found none.")
+        renamed = tuple(_renamed(link, names) for link, names in zip(self.links, link_names(self.links), strict=True))
+        object.__setattr__(self, "links", renamed)
+
+    @property
+    def joint(self) -> bool:
+        """Whether a link needs all clients of a round at once."""
+        return any(getattr(link, "joint", False) for link in self.links)
+
+    def fits(self, summands: int) -> None:
+        """Refuse what a link cannot sum."""
+        for link in self.links:
+            if hasattr(link, "fits"):
+                link.fits(summands)
+
+    def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Noise) -> Upload:
+        for link, mine in self._each(values):
+            upload = link.protect(upload, mine, noise)
+        return upload
+
+    def gaussian(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return the noise of the link that protects most, and the norm it hides: what comes before and after cannot weaken it."""
+        import numpy as np
+
+        noisy = [link.gaussian(mine) for link, mine in self._each(values) if adds_noise(link)]
+        sigma, norm = noisy[0]
+        for other, bound in noisy[1:]:
+            better = other / bound > sigma / norm
+            sigma, norm = np.where(better, other, sigma), np.where(better, bound, norm)
+        return sigma, norm
+
+    def connections(self, values: Mapping[str, Tensor], drawn: Tensor, linear: Tensor) -> Tensor:
+        """Return which parameters every link leaves in the model, [R,P]."""
+        exists = linear.new_ones(len(next(iter(values.values()))), len(drawn))
+        for link, mine in self._each(values):
+            if hasattr(link, "connections"):
+                exists = exists & link.connections(mine, drawn, linear)
+        return exists
+
+    def _each(self, values: Mapping[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
+        """Return every link with its settings by the names that the link knows."""
+        mine = {new for names in link_names(self.links) for new in names.values()}
+        rest = {name: v for name, v in values.items() if name not in mine}  # the cohort, the cost model's figures
+        return [(link, rest | {old: values[new] for old, new in names.items() if new in values})
+                for link, names in zip(self.links, link_names(self.links), strict=True)]
+
+
+def _renamed(link: Any, names: Mapping[str, str]) -> Any:
+    """Return a link whose variables have the names by which a point knows them."""
+    held = {f.name: getattr(link, f.name) for f in dataclasses.fields(link)}
+    new = {name: dataclasses.replace(v, name=names[name]) for name, v in held.items()
+           if isinstance(v, Variable) and v.name != names[name]}
+    return dataclasses.replace(link, **new) if new else link
