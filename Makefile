@@ -22,7 +22,7 @@ bench: $(READY) .venv-bench/.ready  ## set up with peers, run the benchmarks (da
 	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check 'setuptools<81' wheel hatchling setuptools_scm
 	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation torch==2.13.0 'flwr[simulation]' pfl
-	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 --editable '.[figures,images]'
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 --editable '.[bench]'
 	@touch $@
 
 lint: $(READY)  ## style and types

@@ -18,7 +18,8 @@ COHORTS = (1, 2, 5, 10, 20, 50, 100)
 
 def u_shape() -> dict[str, np.ndarray]:
     """Return ε of every view at fixed client noise: K = 100, clipping norm 1, 100 rounds, sigma 0.3, δ = 1e-5, Poisson sampling."""
-    common = {"noise": 0.3, "clipping_norm": 1.0, "cohort": np.array(COHORTS, dtype=float), "clients": 100, "rounds": 100, "sampling": "poisson"}
+    common = {"noise": 0.3, "clipping_norm": 1.0, "cohort": np.array(COHORTS, dtype=float), "clients": 100, "rounds": 100,
+              "sampling": "poisson"}
     out = {view: epsilon(Privacy(target_delta=1e-5), view=view, **common) for view in VIEWS}
     return out | {"gu24_eq2 (proxy)": gu24_eq2(0.3, 1.0, np.array(COHORTS) / 100, 100, 100, 1e-5)}
 

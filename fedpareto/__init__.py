@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BatchCrypt": "mechanisms",
+    "Chain": "mechanisms",
     "Choice": "space",
+    "Cost": "federation",
     "Data": "federation",
     "Dataset": "federation",
     "Federation": "federation",
@@ -16,24 +19,29 @@ _HOMES = {
     "Float": "space",
     "History": "history",
     "Integer": "space",
+    "load_study": "study",
     "Lr": "federation",
     "Mlp": "federation",
     "Nsga2": "optimizers",
     "Objective": "problem",
     "Optimizer": "optimizers",
+    "pick": "report",
+    "plan": "privacy",
+    "Privacy": "privacy",
     "Problem": "problem",
+    "Pruning": "mechanisms",
+    "Quantization": "mechanisms",
     "Random": "optimizers",
     "Randomization": "mechanisms",
+    "run": "loop",
     "Space": "space",
+    "Sparsification": "mechanisms",
     "Store": "store",
     "Study": "study",
     "Training": "federation",
     "Upload": "mechanisms",
-    "View": "report",
-    "load_study": "study",
-    "pick": "report",
-    "run": "loop",
     "verify": "loop",
+    "View": "report",
     "view": "report",
     "write_page": "report",
 }
@@ -54,6 +62,7 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from fedpareto.errors import FedparetoError as FedparetoError
+    from fedpareto.federation import Cost as Cost
     from fedpareto.federation import Data as Data
     from fedpareto.federation import Dataset as Dataset
     from fedpareto.federation import Federation as Federation
@@ -63,11 +72,18 @@ if TYPE_CHECKING:
     from fedpareto.history import History as History
     from fedpareto.loop import run as run
     from fedpareto.loop import verify as verify
+    from fedpareto.mechanisms import BatchCrypt as BatchCrypt
+    from fedpareto.mechanisms import Chain as Chain
+    from fedpareto.mechanisms import Pruning as Pruning
+    from fedpareto.mechanisms import Quantization as Quantization
     from fedpareto.mechanisms import Randomization as Randomization
+    from fedpareto.mechanisms import Sparsification as Sparsification
     from fedpareto.mechanisms import Upload as Upload
     from fedpareto.optimizers import Nsga2 as Nsga2
     from fedpareto.optimizers import Optimizer as Optimizer
     from fedpareto.optimizers import Random as Random
+    from fedpareto.privacy import Privacy as Privacy
+    from fedpareto.privacy import plan as plan
     from fedpareto.problem import Objective as Objective
     from fedpareto.problem import Problem as Problem
     from fedpareto.report import View as View

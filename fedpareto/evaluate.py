@@ -11,6 +11,7 @@ from typing import Any
 from fedpareto.errors import FedparetoError
 from fedpareto.noise import derive
 from fedpareto.problem import Problem
+from fedpareto.space import FloatArray, Values
 from fedpareto.store import Result, Trial
 
 Evaluate = Callable[[Problem, Sequence[Trial], int], Iterable[Sequence[Result]]]
@@ -31,7 +32,7 @@ def _measure(problem: Problem, trials: Sequence[Trial], repeat: int, seed: int) 
     """Measure one block; if it fails as a whole, halve it until the culprit stands alone."""
     values = {name: [t.settings[name] for t in trials] for name in problem.space.names}
     try:
-        measured = problem.measure(values, [derive(seed, "repeat", repeat)] * len(trials))
+        measured, curves = _measured(problem, values, [derive(seed, "repeat", repeat)] * len(trials))
     except FedparetoError:
         raise
     except Exception as error:
@@ -45,7 +46,16 @@ def _measure(problem: Problem, trials: Sequence[Trial], repeat: int, seed: int) 
         rest = trials[half:]
         return _measure(problem, trials[:half], repeat, seed) + (_measure(problem, rest, repeat, seed) if rest else [])
     rows = [{name: float(column[i]) for name, column in measured.items()} for i in range(len(trials))]
-    return [Result(t.number, repeat, row, _failure(problem, row)) for t, row in zip(trials, rows, strict=True)]
+    on_the_way = [{name: column[i].tolist() for name, column in curves.items()} for i in range(len(trials))]
+    return [Result(t.number, repeat, row, _failure(problem, row), way) for t, row, way in zip(trials, rows, on_the_way, strict=True)]
+
+
+def _measured(problem: Problem, values: Values, seeds: Sequence[int]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """Return the measures, name → [n], and where one variable is free along a run, what it showed on the way, name → [n,T]."""
+    if getattr(problem, "free", None) is None:
+        return problem.measure(values, seeds), {}
+    both: tuple[dict[str, FloatArray], dict[str, FloatArray]] = problem.measure_along(values, seeds)  # type: ignore[attr-defined]
+    return both
 
 
 def _with_block(problem: Problem, block: int) -> Problem:

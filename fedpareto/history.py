@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,18 +11,39 @@ from fedpareto.errors import SettingError
 from fedpareto.space import FloatArray
 
 
+def _none() -> FloatArray:
+    return np.empty((0, 0))
+
+
+def _nowhere() -> NDArray[np.int64]:
+    return np.empty(0, dtype=np.int64)
+
+
 @dataclass(frozen=True)
 class History:
-    """Points and what was measured there, in the order proposed."""
+    """Points and what was measured there, in the order proposed.
+
+    A run may tell more than its own point: where one variable is free along it (the rounds), free_x and free_y hold what
+    it showed on the way at smaller values of that variable.
+    """
 
     x: FloatArray  # [n,d] in the unit cube
     y: FloatArray  # [n,m], nan where a trial failed
     batch: NDArray[np.int64]  # [n], which call of the optimizer proposed the point
+    free_x: FloatArray = field(default_factory=_none)  # [e,d]
+    free_y: FloatArray = field(default_factory=_none)  # [e,m], nan where not measured
+    free_of: NDArray[np.int64] = field(default_factory=_nowhere)  # [e], the row that each came from
 
     def __post_init__(self) -> None:
         if not (self.x.ndim == self.y.ndim == 2 and self.batch.ndim == 1 and len(self.x) == len(self.y) == len(self.batch)):
             raise SettingError(f"history: x [n,d], y [n,m] and batch [n] must agree, found {self.x.shape}, "
                                f"{self.y.shape}, {self.batch.shape}.")
+        if len(self.free_of) == 0:
+            object.__setattr__(self, "free_x", np.empty((0, self.x.shape[1])))
+            object.__setattr__(self, "free_y", np.empty((0, self.y.shape[1])))
+        e, found = len(self.free_of), (self.free_x.shape, self.free_y.shape, self.free_of.shape)
+        if found != ((e, self.x.shape[1]), (e, self.y.shape[1]), (e,)):
+            raise SettingError(f"history: free_x [e,d], free_y [e,m] and free_of [e] must agree, found {found[0]}, {found[1]}, {found[2]}.")
 
     def __len__(self) -> int:
         return len(self.x)
@@ -42,11 +63,18 @@ class History:
         return np.asarray(~np.isfinite(self.y).all(axis=1))
 
     def before(self, batch: int) -> History:
-        """Return the rows of earlier batches."""
+        """Return the rows of earlier batches, and what their runs showed on the way."""
         keep = self.batch < batch
-        return History(self.x[keep], self.y[keep], self.batch[keep])
+        kept = keep[self.free_of]
+        row = np.cumsum(keep) - 1  # where each row that is kept now stands
+        return History(self.x[keep], self.y[keep], self.batch[keep], self.free_x[kept], self.free_y[kept], row[self.free_of[kept]])
 
-    def extend(self, x: FloatArray, y: FloatArray) -> History:
-        """Return the history with one more batch."""
+    def extend(self, x: FloatArray, y: FloatArray, free_x: FloatArray | None = None, free_y: FloatArray | None = None,
+               free_of: NDArray[np.int64] | None = None) -> History:
+        """Return the history with one more batch; free_of [e] counts within that batch."""
         batch = np.full(len(x), self.batches, dtype=np.int64)
-        return History(np.vstack([self.x, x]), np.vstack([self.y, y]), np.concatenate([self.batch, batch]))
+        x, y, batch = np.vstack([self.x, x]), np.vstack([self.y, y]), np.concatenate([self.batch, batch])
+        if free_x is None or free_y is None or free_of is None:
+            return History(x, y, batch, self.free_x, self.free_y, self.free_of)
+        return History(x, y, batch, np.vstack([self.free_x, free_x]), np.vstack([self.free_y, free_y]),
+                       np.concatenate([self.free_of, len(self) + free_of]))

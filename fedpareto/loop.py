@@ -11,7 +11,7 @@ from fedpareto.errors import StoreError
 from fedpareto.evaluate import Evaluate, here
 from fedpareto.history import History
 from fedpareto.space import FloatArray
-from fedpareto.store import Store
+from fedpareto.store import Store, history_of
 from fedpareto.study import Study
 
 Watch = Callable[[Store], None]
@@ -48,7 +48,9 @@ def run(study: Study, db: str | Path | None = None, evaluate: Evaluate = here, w
 
 def known(study: Study, store: Store) -> History:
     """Return what the store knows of the study's objectives."""
-    return store.history([o.measure for o in study.problem.objectives])
+    problem = study.problem
+    done = [t for t in store.trials() if t.state != "pending"]
+    return history_of(done, [o.measure for o in problem.objectives], problem.space, getattr(problem, "free", None))
 
 
 def propose(study: Study, store: Store) -> None:

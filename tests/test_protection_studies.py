@@ -83,25 +83,31 @@ EPSILON = '[objectives.utility_loss]\nmeasure = "test_error"\n[objectives.epsilo
 
 REFUSED = {
     "no links": ('name = "chain"', EPSILON, "", "mechanism.links", "must be a list of at least one mechanism"),
-    "a link without a name": ('name = "chain"\nlinks = [{bits = 8}]', EPSILON, "", "mechanism.links.1.name", "must name one of batchcrypt, chain, none"),
+    "a link without a name": ('name = "chain"\nlinks = [{bits = 8}]', EPSILON, "", "mechanism.links.1.name",
+                              "must name one of batchcrypt, chain, none"),
     "a link with a wrong setting": ('name = "chain"\nlinks = [{name = "quantization", bits = 0}]', EPSILON, "", "mechanism.links.1.bits",
                                     "must be at least 1, found 0"),
     "a wrong key beside links": ('name = "chain"\nlink = []\nlinks = [{name = "none"}]', EPSILON, "", "mechanism.link", "Did you mean"),
     "zero bits": ('name = "quantization"\nbits = 0', "", "", "mechanism.bits", "must be at least 1, found 0"),
-    "everything private": ('name = "sparsification"\nprivate_fraction = 1.0', "", "", "mechanism.private_fraction", "must be at most 0.9999"),
-    "neither sigma nor multiplier": ('name = "randomization"', "", "", "mechanism", "exactly one of sigma and noise_multiplier must be given"),
-    "no noise where ε is asked": ('name = "randomization"\nsigma = 0.0', EPSILON, "", "mechanism.sigma", "must add noise where ε is asked for"),
+    "everything private": ('name = "sparsification"\nprivate_fraction = 1.0', "", "", "mechanism.private_fraction",
+                           "must be at most 0.9999"),
+    "neither sigma nor multiplier": ('name = "randomization"', "", "", "mechanism",
+                                     "exactly one of sigma and noise_multiplier must be given"),
+    "no noise where ε is asked": ('name = "randomization"\nsigma = 0.0', EPSILON, "", "mechanism.sigma",
+                                  "must add noise where ε is asked for"),
     "a range of noise from zero": ('name = "randomization"\nsigma = [0.0, 1.0]', EPSILON, "", "mechanism.sigma", "Raise its lower end"),
     "ε of a mechanism without noise": ('name = "quantization"', EPSILON, "", "objectives.epsilon", "needs a mechanism with Gaussian noise"),
     "a measure of another mechanism": ('name = "quantization"', '[objectives.kang23_eq15]', "", "objectives.kang23_eq15",
                                        "needs a mechanism with private_fraction, found Quantization"),
     "an unknown measure": ('name = "none"', '[objectives.epsilons]\nreference = 1', "", "objectives.epsilons", "Did you mean 'epsilon'"),
-    "an unknown view": ('name = "randomization"\nsigma = 1.0', EPSILON, '[privacy]\nview = "sever"', "privacy.view", "Did you mean 'server'"),
+    "an unknown view": ('name = "randomization"\nsigma = 1.0', EPSILON, '[privacy]\nview = "sever"', "privacy.view",
+                        "Did you mean 'server'"),
     "sums weighted by size": ('name = "randomization"\nsigma = 1.0', EPSILON, '[privacy]\nview = "secagg"', "training.weighting",
                               "must be uniform"),
     "a target without an objective": ('name = "randomization"\nsigma = 1.0', '[objectives.test_error]', "[privacy]\ntarget_epsilon = 3",
                                       "privacy.target_epsilon", "Add [objectives.epsilon]"),
-    "a cost below zero": ('name = "none"', '[objectives.test_error]', "[cost]\nstep_seconds = -1", "cost.step_seconds", "must be at least 0"),
+    "a cost below zero": ('name = "none"', '[objectives.test_error]', "[cost]\nstep_seconds = -1", "cost.step_seconds",
+                          "must be at least 0"),
 }
 
 
@@ -117,12 +123,13 @@ def test_what_cannot_be_is_refused_in_words(write, mechanism, objectives, more, 
 
 def test_a_ratio_that_asks_for_no_client_is_refused(write):
     path = write('name = "none"', training="sample_ratio = 0.01")
-    with pytest.raises(StudyError, match="must ask for at least one client, found 0.01 of"):
+    with pytest.raises(StudyError, match=r"must ask for at least one client, found 0\.01 of"):
         load_study(path)
 
 
 def test_a_target_epsilon_is_the_limit_of_the_objective(write):
-    path = write('name = "randomization"\nsigma = 1.0', '[objectives.test_error]\n[objectives.epsilon]\n', "[privacy]\ntarget_epsilon = 3.0")
+    path = write('name = "randomization"\nsigma = 1.0', '[objectives.test_error]\n[objectives.epsilon]\n',
+                 "[privacy]\ntarget_epsilon = 3.0")
     objective = load_study(path).problem.objectives[1]
     assert (objective.limit, objective.reference) == (3.0, 3.0)
 

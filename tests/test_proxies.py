@@ -17,7 +17,8 @@ largest = sys.float_info.max
 
 
 @pytest.mark.parametrize(("q", "T", "sigma", "K", "c", "value"), [
-    (1.0, 200, 0.1, 10, 1.0, 151.7427129385146), (0.5, 50, 0.5, 40, 1.0, 5.364915065723368), (0.25, 100, 0.02, 40, 0.1, 13.412287664308419)])
+    (1.0, 200, 0.1, 10, 1.0, 151.7427129385146), (0.5, 50, 0.5, 40, 1.0, 5.364915065723368), (0.25, 100, 0.02, 40, 0.1,
+                                                                                              13.412287664308419)])
 def test_gu_eq_2(q, T, sigma, K, c, value):
     assert float(gu24_eq2(sigma, c, q, T, K, 1e-5)) == pytest.approx(value, rel=1e-6)
 
@@ -41,7 +42,8 @@ def test_kang_eq_15_as_printed_leaves_its_range():
     assert math.isnan(kang23_eq15(-0.01, 8, printed=True))
 
 
-@pytest.mark.parametrize(("norm", "value"), [(0, 1.0), (1.0, 0.6170750774519739), (4.0, 0.04550026389635843), (0.5, 0.802587), (2, 0.317311)])
+@pytest.mark.parametrize(("norm", "value"), [(0, 1.0), (1.0, 0.6170750774519739), (4.0, 0.04550026389635843), (0.5, 0.802587), (2,
+                                                                                                                                0.317311)])
 def test_what_kang_eq_15_bounds(norm, value):
     assert float(kang23_eq15_exact(norm)) == pytest.approx(value, rel=2e-6)
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedpareto.crypto import Codec, clip_of, quantise
 from fedpareto.federation.cost import Cost
 from fedpareto.federation.data import load
 from fedpareto.federation.models import Model
 from fedpareto.federation.problem import Federation, parameters_of
+from fedpareto.mechanisms import BatchCrypt
+from fedpareto.mechanisms.batchcrypt import client_of
 from fedpareto.settings import fixed, largest, least
+from fedpareto.space import FloatArray
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,7 +34,38 @@ def calibrate(problem: Federation, seconds: float = 1.0) -> Cost:
     share = seconds / (len(models) * len(sizes))
     cases = [(_work(problem, model, size), _step_seconds(problem, model, size, share)) for model in models for size in sizes]
     fixed_part, slope = _fit(cases)
-    return replace(problem.cost, step_seconds=fixed_part, parameter_seconds=slope)
+    cost = replace(problem.cost, step_seconds=fixed_part, parameter_seconds=slope)
+    links = getattr(problem.mechanism, "links", (problem.mechanism,))
+    encrypting = next((link for link in links if isinstance(link, BatchCrypt)), None)
+    return cost if encrypting is None else replace(cost, **encryption_seconds(encrypting, problem, seconds))  # type: ignore[arg-type]
+
+
+def encryption_seconds(mechanism: BatchCrypt, problem: Federation, seconds: float = 1.0) -> dict[str, float]:
+    """Return the seconds of encrypting, decrypting and adding one ciphertext and of packing one value, on one core.
+
+    Measured on vectors of a few ciphertexts, as the mechanism encrypts them, at the least batch of the study.
+    """
+    batch = int(fixed(mechanism, least).encryption_batch)  # type: ignore[arg-type]
+    codec = mechanism.codec(batch, problem.slots(()))
+    client = replace(client_of(mechanism.scheme, mechanism.key_bits, codec), **({"workers": 1} if mechanism.scheme == "paillier" else {}))
+    length = (64 if mechanism.scheme == "paillier" else 4) * (batch if mechanism.scheme == "paillier" else 4096)
+    draw = np.random.default_rng(0)
+    update, uniform = draw.normal(size=length), draw.random(length)
+    numbers = quantise(update, float(clip_of(update, codec.magnitude)), codec.magnitude, uniform)
+    one = client.encrypt(numbers)
+    share, count = seconds / 4, codec.count(length)
+    many, packing = np.tile(update, 10), median_seconds(lambda: _packed(codec, update, uniform), share)  # packing is small for one
+    took = {"encrypt_seconds": (median_seconds(lambda: client.encrypt(numbers), share) - packing) / count,
+            "decrypt_seconds": median_seconds(lambda: client.decrypt(one), share) / count,
+            "add_seconds": median_seconds(lambda: client.server.add(one, one), share) / count,
+            "pack_seconds": median_seconds(lambda: _packed(codec, many, np.tile(uniform, 10)), share) / len(many)}
+    return {name: float(f"{max(v, 0.0):.4g}") for name, v in took.items()}
+
+
+def _packed(codec: Any, update: FloatArray, uniform: FloatArray) -> None:
+    numbers = quantise(update, float(clip_of(update, codec.magnitude)), codec.magnitude, uniform)
+    if isinstance(codec, Codec):
+        codec.pack(numbers)
 
 
 def _work(problem: Federation, model: Model, size: int) -> float:
@@ -73,13 +108,13 @@ def _step_seconds(problem: Federation, model: Model, size: int, share: float) ->
         torch.set_num_threads(before)
 
 
-def median_seconds(work: Callable[[], None], share: float) -> float:
-    """Return the median time of a piece of work, tried for about this many seconds."""
+def median_seconds(work: Callable[[], Any], share: float) -> float:
+    """Return the median CPU time of a piece of work, tried for about this many seconds: a busy machine does not inflate it."""
     for _ in range(3):
         work()
     times: list[float] = []
     while sum(times) < share or len(times) < 5:
-        began = time.perf_counter()
+        began = time.process_time()
         work()
-        times.append(time.perf_counter() - began)
+        times.append(time.process_time() - began)
     return float(np.median(times))

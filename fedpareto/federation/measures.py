@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fedpareto.federation.rounds import Trace
 
 Columns = Mapping[str, FloatArray]  # every setting and what follows from settings alone, name → [R]
-Compute = Callable[["Trace", Columns], FloatArray]
+Compute = Callable[[Any, Columns], FloatArray]  # of a Trace, or of nothing where known
 
 
 @dataclass(frozen=True)

@@ -121,35 +121,49 @@ class Federation:
         stack(seeded(lambda: self.widest.build(data.shape, data.classes), 0), data.shape, data.classes)
         self._device()
 
+    @property
+    def free(self) -> str | None:
+        """The variable along which a run tells every smaller value: the rounds, where they are searched."""
+        return "rounds" if isinstance(self.training.rounds, Variable) else None
+
+    def known(self, values: Values) -> dict[str, FloatArray]:
+        """Return the measures that follow from the settings alone, name → [n]."""
+        columns = self.columns(values, len(next(iter(values.values()), ())))
+        return {name: m.compute(None, columns) for name, m in MEASURES.items() if m.known and all(need in columns for need in m.needs)}
+
     def measure(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]:
         """Train the federations of these settings, name → [n], and return every measure, name → [n]."""
+        return self._measured(values, seeds, ())[0]
+
+    def measure_along(self, values: Values, seeds: Sequence[int]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        """Return every measure, name → [n], and those of the objectives after every round, name → [n,T]."""
+        return self._measured(values, seeds, tuple(dict.fromkeys(o.measure for o in self.objectives)))
+
+    def every_round(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]:
+        """Return every measure after every round, name → [n,T]: a run of T rounds is a run of each t < T too."""
+        return self._measured(values, seeds, tuple(_measurable(self.columns(values, len(seeds)))))[1]
+
+    def _measured(self, values: Values, seeds: Sequence[int],
+                  on_the_way: tuple[str, ...]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         n = len(seeds)
-        columns = self.columns(values, n) | self._unprotected(values, seeds)
-        names = _measurable(columns)
+        also = self._unprotected(values, seeds)
+        columns = self.columns(values, n) | also
+        names, rounds = _measurable(columns), int(columns["rounds"].max())
+        by_round = [self.columns(values, n, t + 1) | also for t in range(rounds)] if on_the_way else []
         out = {name: np.full(n, np.nan) for name in [*names, "diverged_round"]}
+        way = {name: np.full((n, rounds), np.nan) for name in on_the_way}
         for rows, trace in self._traces(values, columns, seeds):
             mine = {name: column[rows] for name, column in columns.items()}
             lost = trace.diverged <= mine["rounds"]
             for name in names:
                 out[name][rows] = np.where(lost, np.nan, MEASURES[name].compute(trace, mine))
             out["diverged_round"][rows] = np.where(lost, trace.diverged, np.nan)
-        return out
-
-    def every_round(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]:
-        """Return every measure after every round, name → [n,T]: a run of T rounds is a run of each t < T too."""
-        n = len(seeds)
-        columns = self.columns(values, n)
-        rounds = int(columns["rounds"].max())
-        by_round = [self.columns(values, n, t + 1) for t in range(rounds)]
-        names = _measurable(columns)
-        out = {name: np.full((n, rounds), np.nan) for name in names}
-        for rows, trace in self._traces(values, columns, seeds):
-            for t in range(trace.error.shape[1]):
-                mine = {name: column[rows] for name, column in by_round[t].items()}
-                lost = (trace.diverged <= t + 1) | (t >= columns["rounds"][rows])
-                for name in names:
-                    out[name][rows, t] = np.where(lost, np.nan, MEASURES[name].compute(trace, mine))
-        return out
+            for t in range(len(by_round) and trace.error.shape[1]):
+                then = {name: column[rows] for name, column in by_round[t].items()}
+                beyond = (trace.diverged <= t + 1) | (t >= mine["rounds"])
+                for name in on_the_way:
+                    way[name][rows, t] = np.where(beyond, np.nan, MEASURES[name].compute(trace, then))
+        return out, way
 
     def columns(self, values: Values, n: int, rounds: int | None = None) -> dict[str, FloatArray]:
         """Return every numeric setting, fixed or searched, and what follows from settings alone, name → [n]."""

@@ -19,5 +19,6 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "chain": Chain,
 }
 
-__all__ = ["MECHANISMS", "BatchCrypt", "Chain", "Mechanism", "Pruning", "Quantization", "Randomization", "Sparsification", "Unprotected", "Upload",
+__all__ = ["MECHANISMS", "BatchCrypt", "Chain", "Mechanism", "Pruning", "Quantization", "Randomization", "Sparsification", "Unprotected",
+           "Upload",
            "adds_noise"]

@@ -29,7 +29,8 @@ class BatchCrypt:
     encryption_batch: Whole = setting(100, help="values packed into one ciphertext; more of them leave each fewer bits", at_least=1,
                                       at_most=100_000)
     key_bits: int = setting(2048, help="bits of the Paillier key", at_least=2048, at_most=16384, search=False)
-    degree: int = setting(1, help="1 for Paillier, 2 for Damgård–Jurik: twice the room for the same key", at_least=1, at_most=2, search=False)
+    degree: int = setting(1, help="1 for Paillier, 2 for Damgård–Jurik: twice the room for the same key", at_least=1, at_most=2,
+                          search=False)
     scheme: str = setting("paillier", help="paillier; or bfv: exact lattice sums, faster and larger, where encryption_batch, key_bits and "
                                            "degree mean nothing", options=("paillier", "bfv"), search=False)
     encrypt: bool = setting(False, help="whether to run the true encryption, as `fedpareto run --encrypt` does", search=False)

@@ -55,9 +55,9 @@ def _xy(points: Sequence[Point], seen: View) -> tuple[list[float], list[float]]:
 
 def draw_front(axes: Axes, seen: View) -> None:
     """Draw every trial, the front and the recommended point on the first two objectives."""
-    on_front = {p.trial for p in seen.front}
+    on_front = set(map(id, seen.front))
     groups = [("outside the limits", [p for p in seen.points if not p.feasible], GREY, "none"),
-              ("within the limits", [p for p in seen.points if p.feasible and p.trial not in on_front], GREY, GREY)]
+              ("within the limits", [p for p in seen.points if p.feasible and id(p) not in on_front], GREY, GREY)]
     for label, points, edge, face in groups:
         if points:
             axes.scatter(*_xy(points, seen), s=16, edgecolors=edge, facecolors=face, linewidths=0.8, label=label)

@@ -105,7 +105,7 @@ function drawFront() {
     const x = plot.X(xOf(p)), y = plot.Y(yOf(p));
     const style = p.front ? "fill:var(--front)" : p.feasible ? "fill:var(--other);opacity:.55" : "fill:none;stroke:var(--other);opacity:.7";
     node(plot.svg, "circle", { cx: x, cy: y, r: p.front ? 5 : 3.5, style, "data-trial": p.trial });
-    if (p.trial === data.recommended) node(plot.svg, "circle", { cx: x, cy: y, r: 10, style: "fill:none;stroke:var(--pick);stroke-width:2.5" });
+    if (p.recommended) node(plot.svg, "circle", { cx: x, cy: y, r: 10, style: "fill:none;stroke:var(--pick);stroke-width:2.5" });
     return { x, y, of: p };
   });
   if (xName) for (const front of fronts()) step(plot, front.map((p) => [plot.X(xOf(p)), plot.Y(yOf(p))]));
@@ -187,7 +187,7 @@ for (const line of data.privacy) node(byId("promises"), "li", {}, line);
 byId("privacy").hidden = !data.privacy.length;
 byId("file").textContent = data.file;
 byId("made").textContent = data.made;
-const chosen = data.points.find((p) => p.trial === data.recommended);
+const chosen = data.points.find((p) => p.recommended);
 if (chosen) {
   const show = (entries, kind) => { for (const [k, v] of entries) { const d = node(byId("chosen"), "div", { class: kind }); node(d, "b", {}, short(v)); node(d, "span", {}, k); } };
   show(data.objectives.map((o) => [o.name, goal(chosen, o)]), "goal");
@@ -200,7 +200,7 @@ if (data.split) drawSplit();
 const names = data.points.length ? Object.keys(data.points[0].settings) : [];
 fill(byId("table"), ["trial", ...data.objectives.map((o) => o.heading), ...truth, ...names],
   data.points.filter((p) => p.front).sort((a, b) => a.objectives[goals[0]] - b.objectives[goals[0]])
-    .map((p) => ({ cells: [p.trial, ...data.objectives.map((o) => goal(p, o)), ...truth.map(() => epsilon(p)), ...names.map((n) => p.settings[n])], pick: p.trial === data.recommended })));
+    .map((p) => ({ cells: [p.trial, ...data.objectives.map((o) => goal(p, o)), ...truth.map(() => epsilon(p)), ...names.map((n) => p.settings[n])], pick: p.recommended })));
 if (data.failed.length) {
   byId("failed").hidden = false;
   fill(byId("failures"), ["trial", "why", ...Object.keys(data.failed[0].settings)],

@@ -29,7 +29,7 @@ def page(seen: View) -> str:
 
 def page_data(seen: View) -> dict[str, Any]:
     """Return everything the page shows, as plain data."""
-    front = {p.trial for p in seen.front}
+    front = set(map(id, seen.front))
     split = split_table(seen)
     return {
         "study": seen.study.name,
@@ -40,7 +40,7 @@ def page_data(seen: View) -> dict[str, Any]:
         "objectives": [{"name": o.name, "heading": column(o), "limit": o.limit, "reference": o.reference,
                         "up": o.measure.startswith("epsilon")}
                        for o in seen.objectives],
-        "points": [as_plain(p) | {"front": p.trial in front} for p in seen.points],
+        "points": [as_plain(p) | {"front": id(p) in front, "recommended": p is seen.recommended} for p in seen.points],
         "failed": [{"trial": t.number, "settings": t.settings, "error": t.error} for t in seen.failed],
         "curve": seen.curve,
         "recommended": seen.recommended.trial if seen.recommended else None,

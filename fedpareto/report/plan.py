@@ -38,7 +38,8 @@ def plan_table(choices: Sequence[Choice]) -> Table:
     most = max(map(on_the_mean, choices))
     for c in choices:
         out.add_row(str(c.cohort), str(c.rounds), rounded_up(c.noise_multiplier), rounded_up(c.sigma), f"{c.clipping_norm:g}",
-                    rounded_up(c.epsilon), f"{c.delta:g}", c.view, f"{'█' * max(1, round(WIDTH * on_the_mean(c) / most))} {on_the_mean(c):.3g}")
+                    rounded_up(c.epsilon), f"{c.delta:g}", c.view,
+                    f"{'█' * max(1, round(WIDTH * on_the_mean(c) / most))} {on_the_mean(c):.3g}")
     return out
 
 
@@ -46,9 +47,9 @@ def plan_statements(choices: Sequence[Choice], asked: Mapping[str, Any]) -> list
     """Return what a row promises and what it rests on, in sentences; asked is what was given to `plan`."""
     first = choices[0]
     if asked["records"] is not None:
-        return [f"Every row holds ε = {rounded_up(first.epsilon)} or what it shows at δ = {first.delta:g}, record level, for a server that sees "
-                "each upload, if each silo trains by DP-SGD: every record of a mini-batch drawn by its own chance, every record's gradient "
-                "clipped to clipping_norm, noise of noise_multiplier × clipping_norm on the sum."]
+        return [f"Every row holds the ε it shows at δ = {first.delta:g}, record level, for a server that sees each upload, if each silo "
+                "trains by DP-SGD: every record of a mini-batch drawn by its own chance, every record's gradient clipped to clipping_norm, "
+                "noise of noise_multiplier × clipping_norm on the sum."]
     names = ("view", "unit", "adjacency", "dropouts", "colluders")
     privacy = Privacy(target_delta=first.delta, **{name: asked[name] for name in names})
     promised = guarantee(privacy, noise=first.sigma, clipping_norm=first.clipping_norm, cohort=first.cohort, clients=asked["clients"],

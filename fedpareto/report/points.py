@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedpareto.errors import DataError, SettingError, did_you_mean
 from fedpareto.front import hypervolume, knee, nondominated
+from fedpareto.history import History
 from fedpareto.noise import derive
 from fedpareto.problem import Objective, feasible, reference
 from fedpareto.space import FloatArray
@@ -64,13 +66,52 @@ def view(study: Study, trials: Sequence[Trial]) -> View:
     """Look at a study's trials."""
     finished = [t for t in trials if t.state != "pending"]
     objectives = study.problem.objectives
-    y = history_of(finished, [o.measure for o in objectives]).y
-    holds = feasible(objectives, y)
-    points = [_point(t, objectives, row, ok) for t, row, ok in zip(finished, y, holds, strict=True) if t.state == "done"]
+    known = history_of(finished, [o.measure for o in objectives], study.problem.space, getattr(study.problem, "free", None))
+    holds = feasible(objectives, known.y)
+    points = [_point(t, objectives, row, ok) for t, row, ok in zip(finished, known.y, holds, strict=True) if t.state == "done"]
+    points += _on_the_way(study, finished, known)
     front = best([p for p in points if p.feasible] or points, objectives)
     chosen, why = recommend(front, objectives)
     return View(study, tuple(points), tuple(front), tuple(t for t in finished if t.state == "failed"),
-                tuple(_curve(y, holds, reference(objectives))), chosen, why)
+                tuple(hypervolumes(known, objectives)), chosen, why)
+
+
+def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list[Point]:
+    """Return what runs showed on the way that nothing beats: points of their own, with the settings that end there."""
+    objectives = study.problem.objectives
+    holds = feasible(objectives, known.free_y)
+    rows = np.vstack([known.y[~known.failed], known.free_y[holds]])
+    kept = np.flatnonzero(holds)[nondominated(rows)[len(rows) - int(holds.sum()) :]]
+    if not len(kept):
+        return []
+    settings = study.problem.space.decode(known.free_x[kept])
+    also = study.problem.known(settings) if hasattr(study.problem, "known") else {}
+    out = []
+    for j, i in enumerate(kept):
+        measures = {name: float(column[j]) for name, column in also.items()}
+        measures |= {o.measure: float(v) for o, v in zip(objectives, known.free_y[i], strict=True)}
+        ended = dataclasses.replace(finished[known.free_of[i]], settings={name: column[j] for name, column in settings.items()},
+                                    spread={}, measures=measures)
+        out.append(_point(ended, objectives, known.free_y[i], True))
+    return out
+
+
+def hypervolumes(known: History, objectives: Sequence[Objective]) -> list[float]:
+    """Return the hypervolume of what holds every limit after each row, what its run showed on the way included."""
+    corner = reference(objectives)
+    also = [known.free_y[known.free_of == i] for i in range(len(known))] if len(known.free_of) else [known.y[:0]] * len(known)
+    front, curve, volume = np.empty((0, len(corner))), [], 0.0
+    for row, way in zip(known.y, also, strict=True):
+        new = np.vstack([row[None], way])
+        new = new[feasible(objectives, new)]
+        beaten = np.all(front[None] <= new[:, None], axis=2)  # [new, front]
+        fresh = new[~np.any(beaten, axis=1)]
+        if len(fresh):
+            both = np.vstack([front, fresh])
+            front = both[nondominated(both)]
+            volume = hypervolume(front, corner)
+        curve.append(volume)
+    return curve
 
 
 def _point(trial: Trial, objectives: Sequence[Objective], row: FloatArray, holds: bool) -> Point:
@@ -87,17 +128,6 @@ def best(points: Sequence[Point], objectives: Sequence[Objective]) -> list[Point
     y = _matrix(points, objectives)
     front = {tuple(row): p for row, p, kept in reversed(list(zip(y, points, nondominated(y), strict=True))) if kept}
     return [front[row] for row in sorted(front)]
-
-
-def _curve(y: FloatArray, holds: NDArray[np.bool_], corner: FloatArray) -> list[float]:
-    """Return the hypervolume of the feasible rows after each row."""
-    front, curve, volume = np.empty((0, y.shape[1])), [], 0.0
-    for row, ok in zip(y, holds, strict=True):
-        if ok and not (front <= row).all(axis=1).any():
-            front = np.vstack([front[~(row <= front).all(axis=1)], row])
-            volume = hypervolume(front, corner)
-        curve.append(volume)
-    return curve
 
 
 def recommend(front: Sequence[Point], objectives: Sequence[Objective]) -> tuple[Point | None, str]:

@@ -1,0 +1,137 @@
+"""What the law saves: three ways to search by training, and what each costs (Gu 2024, V-D, Tables II and III).
+
+The trainings are given, not run: every round of every training is known, and each search counts what it would have used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedpareto.errors import SettingError
+from fedpareto.front import nondominated
+from fedpareto.space import FloatArray
+from fedpareto.theory.inputs import TOLERANCE, numbers
+from fedpareto.theory.law import Rows, table
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What was trained: how many federations, and how many rounds in all."""
+
+    trainings: int
+    rounds: int
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.trainings + other.trainings, self.rounds + other.rounds)
+
+    def seconds(self, seconds_per_round: float) -> float:
+        """Return the time it takes, one training after another (Gu 2024, Eq. 4)."""
+        return self.rounds * float(numbers("seconds_per_round", seconds_per_round, above=0))
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Trainings to search among: one setting a row, a seed each, every round."""
+
+    sigma: FloatArray  # [n]
+    sample_ratio: FloatArray  # [n]
+    loss: FloatArray = field(repr=False)  # [n,seeds,T] test loss after each round; nan where a training diverged
+    leakage: FloatArray = field(repr=False)  # [n,T]
+
+    @classmethod
+    def of(cls, sigma: ArrayLike, sample_ratio: ArrayLike, loss: ArrayLike, leakage: ArrayLike | None = None) -> Runs:
+        """Return the runs of settings sigma [n] and sample_ratio [n] or one number; leakage [n,T] is √(qT)/σ (Eq. 8) unless given."""
+        losses = np.asarray(loss, dtype=np.float64)
+        s, q = numbers("sigma", sigma, above=0), numbers("sample_ratio", sample_ratio, above=0, most=1)
+        if losses.ndim != 3 or 0 in losses.shape or s.shape != losses.shape[:1] or q.shape not in ((), s.shape):
+            raise SettingError("runs: must have sigma [n], sample_ratio [n] or one, and loss [n,seeds,T] with nothing empty, found "
+                               f"{s.shape}, {q.shape} and {losses.shape}.")
+        q = np.broadcast_to(q, s.shape)
+        rounds = np.arange(1, losses.shape[2] + 1)
+        leak = np.sqrt(q[:, None] * rounds) / s[:, None] if leakage is None else numbers("leakage", leakage, infinite=True)
+        if leak.shape != (losses.shape[0], losses.shape[2]):
+            raise SettingError(f"leakage: must have a number for each setting and round, {losses[:, 0].shape}, found {leak.shape}.")
+        return cls(s, q, losses, leak)
+
+    @property
+    def mean(self) -> FloatArray:
+        """Return the test loss of each setting and round [n,T], its mean over the seeds; infinite where one diverged."""
+        mean = self.loss.mean(axis=1)
+        return np.where(np.isnan(mean), np.inf, mean)
+
+    def points(self, rows: NDArray[np.int64], rounds: NDArray[np.int64]) -> Rows:
+        """Return these settings [p] after these rounds [p] as rows (rounds, sigma, sample_ratio, loss, leakage)."""
+        return table(rounds=rounds, sigma=self.sigma[rows], sample_ratio=self.sample_ratio[rows],
+                     loss=self.mean[rows, rounds - 1], leakage=self.leakage[rows, rounds - 1])
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found, and what it cost."""
+
+    points: Rows  # rounds, sigma, sample_ratio, loss, leakage
+    cost: Cost
+
+
+def full_grid(runs: Runs) -> Found:
+    """Train everything to the end and keep the non-dominated points (Gu 2024, Algorithm 2)."""
+    n, seeds, T = runs.loss.shape
+    y = np.stack([runs.mean.ravel(), runs.leakage.ravel()], axis=1)
+    measured = np.flatnonzero(np.isfinite(y).all(axis=1))
+    rows, rounds = np.divmod(measured[nondominated(y[measured])], T)
+    return Found(runs.points(rows, rounds + 1), Cost(n * seeds, n * seeds * T))
+
+
+def with_budget(runs: Runs, limits: float | Sequence[float]) -> Found:
+    """Find the least loss under each leakage limit ("training with budget", Gu 2024, Eq. 5): every setting, for as long as it may.
+
+    A limit that no setting keeps, or under which all diverge, finds nothing. Many limits cost as much as the largest.
+    """
+    found, given = [], np.atleast_1d(numbers("limits", limits, above=0))
+    T, seeds = runs.loss.shape[2], runs.loss.shape[1]
+    for limit in given:
+        loss = np.where(runs.leakage <= limit * (1 + TOLERANCE), runs.mean, np.inf)
+        if np.isfinite(loss.min()):
+            found.append(int(np.argmin(loss)))
+    rows, rounds = np.divmod(np.array(found, dtype=np.int64), T)
+    allowed = (runs.leakage <= given.max() * (1 + TOLERANCE)).sum(axis=1)  # [n] rounds
+    return Found(runs.points(rows, rounds + 1), Cost(int((allowed > 0).sum()) * seeds, int(allowed.sum()) * seeds))
+
+
+def until_convergence(runs: Runs, *, tolerance: float = 0.01, patience: int = 5, whole_front: bool = False) -> Found:
+    """Train every setting until it converges and keep the one that leaks least ("training until convergence", Gu 2024, V-D).
+
+    A setting has converged when its loss has not fallen by more than the share `tolerance` for `patience` rounds; leakage
+    counts every round trained. With whole_front all converged points that none dominates are kept (Table III).
+    """
+    stop = np.array([_converged(loss, float(numbers("tolerance", tolerance, least=0)), patience) for loss in runs.mean])
+    seeds = runs.loss.shape[1]
+    all_points = runs.points(np.arange(len(stop)), stop)
+    points = all_points[np.isfinite(all_points["loss"])]
+    if whole_front:
+        points = points[nondominated(np.stack([points["loss"], points["leakage"]], axis=1))]
+    else:
+        points = points[np.lexsort((points["loss"], points["leakage"]))[:1]]
+    return Found(points, Cost(len(stop) * seeds, int(stop.sum()) * seeds))
+
+
+def _converged(loss: FloatArray, tolerance: float, patience: int) -> int:
+    """Return the round [1, T] after which training stops, for the losses [T] of one setting."""
+    best, since = np.inf, 0
+    for t, value in enumerate(loss, 1):
+        if value < best * (1 - tolerance) if np.isfinite(best) else np.isfinite(value):
+            best, since = value, 0
+        else:
+            since += 1
+        if since >= patience:
+            return t
+    return len(loss)
+
+
+def law_cost(pre: Cost, rounds: int, settings: int = 1, seeds: int = 1) -> Cost:
+    """Return what the low-cost design takes: the pre-experiments, then one training (Table II) or one for each σ (Table III)."""
+    return pre + Cost(settings * seeds, settings * seeds * rounds)
