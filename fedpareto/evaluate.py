@@ -12,7 +12,7 @@ from fedpareto.errors import FedparetoError
 from fedpareto.noise import derive
 from fedpareto.problem import Problem
 from fedpareto.space import FloatArray, Values
-from fedpareto.store import Result, Trial
+from fedpareto.trials import Result, Trial
 
 Evaluate = Callable[[Problem, Sequence[Trial], int], Iterable[Sequence[Result]]]
 

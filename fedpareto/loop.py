@@ -11,8 +11,9 @@ from fedpareto.errors import StoreError
 from fedpareto.evaluate import Evaluate, here
 from fedpareto.history import History
 from fedpareto.space import FloatArray
-from fedpareto.store import Store, history_of
+from fedpareto.store import Store
 from fedpareto.study import Study
+from fedpareto.trials import history_of
 
 Watch = Callable[[Store], None]
 

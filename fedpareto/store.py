@@ -9,17 +9,13 @@ import math
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedpareto.errors import ChangedStudy, LockedStore, StoreError
 from fedpareto.history import History
-from fedpareto.settings import least
-from fedpareto.space import FloatArray, Space
+from fedpareto.space import FloatArray
+from fedpareto.trials import Result, Trial, deviation, history_of, mean, mean_curves, read_curves, write_curves
 
 APPLICATION = 0x46504152  # "FPAR", in the header of every database of ours
 
@@ -61,33 +57,6 @@ MIGRATIONS = [
 ]
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One setting tried."""
-
-    number: int
-    batch: int
-    point: tuple[float, ...]
-    settings: dict[str, Any]
-    state: str = "pending"
-    measures: dict[str, float] = field(default_factory=dict)  # mean over repeats
-    spread: dict[str, float] = field(default_factory=dict)  # standard deviation over repeats
-    error: str | None = None
-    repeats_left: tuple[int, ...] = ()
-    curves: dict[str, list[float]] = field(default_factory=dict)  # measure → after 1, 2, … rounds; nan where not judged
-
-
-@dataclass(frozen=True)
-class Result:
-    """What one training of a trial gave: measures, or the reason why not."""
-
-    trial: int
-    repeat: int
-    measures: dict[str, float]
-    error: str | None = None
-    curves: dict[str, list[float]] = field(default_factory=dict)
-
-
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
     """Turn what SQLite raises into an error that says what to do."""
@@ -112,15 +81,6 @@ def _floats(text: str | None) -> dict[str, float]:
 
 def _json(measures: Mapping[str, float]) -> str:
     return json.dumps({name: float(v) if math.isfinite(v) else None for name, v in measures.items()})
-
-
-def _curves(text: str | None) -> dict[str, list[float]]:
-    return {name: [math.nan if v is None else v for v in values] for name, values in json.loads(text or "{}").items()}
-
-
-def _curves_json(curves: Mapping[str, Sequence[float]]) -> str | None:
-    rows = {name: [float(v) if math.isfinite(v) else None for v in values] for name, values in curves.items()}
-    return json.dumps(rows) if rows else None
 
 
 class Store:
@@ -233,6 +193,11 @@ class Store:
         self.close()
 
     @property
+    def name(self) -> str:
+        """What the study is called."""
+        return str(self._rows("SELECT name FROM study")[0][0])
+
+    @property
     def repeats(self) -> int:
         return int(self._rows("SELECT repeats FROM study")[0][0])
 
@@ -280,6 +245,11 @@ class Store:
         rows = self._rows("SELECT measures FROM repeats WHERE trial = ? ORDER BY repeat", trial)
         return [_floats(text) for (text,) in rows]
 
+    def repeat_curves(self, trial: int) -> list[dict[str, list[float]]]:
+        """Return what each training of a trial showed on the way."""
+        rows = self._rows("SELECT curves FROM repeats WHERE trial = ? ORDER BY repeat", trial)
+        return [read_curves(text) for (text,) in rows]
+
     def begin_session(self, version: str, budget: int) -> None:
         """Note that a run starts."""
         started = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
@@ -300,7 +270,7 @@ class Store:
         repeats = self.repeats
         with self._transaction():
             self._db.executemany("INSERT INTO repeats VALUES (?, ?, ?, ?, ?)",
-                                 [(r.trial, r.repeat, _json(r.measures), r.error, _curves_json(r.curves)) for r in results])
+                                 [(r.trial, r.repeat, _json(r.measures), r.error, write_curves(r.curves)) for r in results])
             touched = {r.trial for r in results}
             whole = "SELECT trial FROM repeats WHERE trial BETWEEN ? AND ? GROUP BY trial HAVING count(*) >= ?"
             for (trial,) in self._db.execute(whole, (min(touched), max(touched), repeats)).fetchall() if touched else []:
@@ -314,76 +284,18 @@ class Store:
         rows = self._db.execute("SELECT measures, error, curves FROM repeats WHERE trial = ? ORDER BY repeat", (trial,)).fetchall()
         error = next((f"{error} (repeat {i})" if len(rows) > 1 else error for i, (_, error, _) in enumerate(rows) if error), None)
         measured = [_floats(text) for text, _, _ in rows]
-        curves = _mean_curves([_curves(text) for _, _, text in rows])
+        curves = mean_curves([read_curves(text) for _, _, text in rows])
         names = [name for name in measured[0] if all(name in m for m in measured)]
         columns = {name: [m[name] for m in measured] for name in names}
-        mean = {name: _mean(c) for name, c in columns.items()}
-        spread = {name: _deviation(c, mean[name]) for name, c in columns.items()}
+        means = {name: mean(c) for name, c in columns.items()}
+        spread = {name: deviation(c, means[name]) for name, c in columns.items()}
         self._db.execute("UPDATE trials SET state = ?, measures = ?, spread = ?, error = ?, curves = ? WHERE number = ?",
-                         ("failed" if error else "done", _json(mean), _json(spread), error, _curves_json(curves), trial))
+                         ("failed" if error else "done", _json(means), _json(spread), error, write_curves(curves), trial))
 
     def history(self, measures: Sequence[str]) -> History:
         """Return what is known: every finished trial, with these measures as objectives."""
         return history_of([t for t in self.trials() if t.state != "pending"], measures)
 
-
-
-def _mean_curves(repeats: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:
-    """Return the mean over repeats after every round."""
-    names = [name for name in repeats[0] if all(name in r for r in repeats)]
-    return {name: [_mean(values) for values in zip(*(r[name] for r in repeats), strict=False)] for name in names}
-
-
-def _mean(values: Sequence[float]) -> float:
-    """Return the mean, without overflow on the way."""
-    return math.fsum(v / len(values) for v in values)
-
-
-def _deviation(values: Sequence[float], mean: float) -> float:
-    """Return the sample standard deviation, 0 for a single value."""
-    return math.hypot(*((v - mean) / math.sqrt(max(1, len(values) - 1)) for v in values))
-
-
-def history_of(trials: Sequence[Trial], measures: Sequence[str], space: Space | None = None, free: str | None = None) -> History:
-    """Return finished trials as a history; a failed one has nan for objectives.
-
-    Where a variable of the space is free along a run, the history also holds what runs showed on the way.
-    """
-    n = len(trials)
-    x = np.array([t.point for t in trials], dtype=np.float64).reshape(n, len(trials[0].point) if trials else len(space or ()))
-    rows = [[t.measures.get(m, math.nan) if t.state == "done" else math.nan for m in measures] for t in trials]
-    y = np.array(rows, dtype=np.float64).reshape(n, len(measures))
-    batch = np.array([t.batch for t in trials], dtype=np.int64)
-    if space is None or free is None:
-        return History(x, y, batch)
-    return History(x, y, batch, *_on_the_way(trials, measures, space, free))
-
-
-def _on_the_way(trials: Sequence[Trial], measures: Sequence[str], space: Space,
-                free: str) -> tuple[FloatArray, FloatArray, NDArray[np.int64]]:
-    """Return what runs showed at smaller values of the free variable: points [e,d], objectives [e,m], trials [e]."""
-    place = space.names.index(free)
-    points, values, of = [], [], []
-    for i, trial in enumerate(trials):
-        for value, shown in along(trial, measures, space, free):
-            point = list(trial.point)
-            point[place] = space.variables[place].encode(value)
-            points.append(point)
-            values.append(shown)
-            of.append(i)
-    return (np.array(points, dtype=np.float64).reshape(-1, len(space)), np.array(values, dtype=np.float64).reshape(-1, len(measures)),
-            np.array(of, dtype=np.int64))
-
-
-def along(trial: Trial, measures: Sequence[str], space: Space, free: str) -> Iterator[tuple[int, list[float]]]:
-    """Yield each smaller value of the free variable within its range with what the run showed there of these measures."""
-    if trial.state != "done" or any(m not in trial.curves for m in measures):
-        return
-    first = int(least(space.variables[space.names.index(free)]))
-    for value in range(first, int(trial.settings[free])):
-        shown = [trial.curves[m][value - 1] for m in measures]
-        if all(map(math.isfinite, shown)):
-            yield value, shown
 
 
 def differences(stored: Any, found: Any, key: str = "") -> list[str]:
@@ -399,7 +311,7 @@ def _trial(row: tuple[Any, ...], repeats_left: tuple[int, ...]) -> Trial:
     number, batch, point, settings, state, measures, spread, error, curves = row
     left = repeats_left if state == "pending" else ()
     return Trial(number, batch, tuple(json.loads(point)), json.loads(settings), state, _floats(measures), _floats(spread),
-                 error, left, _curves(curves))
+                 error, left, read_curves(curves))
 
 
 def _check_ours(path: Path, db: sqlite3.Connection) -> None:

@@ -139,6 +139,7 @@ def _build(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | No
     training = read(Training, sections["training"], "training", faults)
     privacy = read(Privacy, sections["privacy"], "privacy", faults)
     cost = read(Cost, sections["cost"], "cost", faults)
+    sections["optimizer"] = {"name": "bayesian"} | sections["optimizer"]
     parts = {name: _member(name, sections[name], faults) for name in FAMILIES}
     objectives = _objectives(_with_target(sections["objectives"], privacy, faults), parts["mechanism"], faults)
     _names_differ(training, parts["mechanism"], faults)

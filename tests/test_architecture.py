@@ -20,10 +20,12 @@ LAYERS = [
     {"settings", "problem", "history", "front", "noise", "crypto"},
     {"mechanisms", "privacy"},
     {"federation", "optimizers", "theory"},
+    {"trials"},
     {"store"},
     {"study"},
     {"evaluate"},
     {"loop", "report", "testing"},
+    {"design"},
     {"cli"},
     {"__main__"},
 ]

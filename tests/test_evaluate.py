@@ -12,7 +12,7 @@ from fedpareto import Float, Objective, Space
 from fedpareto.errors import DataError
 from fedpareto.evaluate import here
 from fedpareto.noise import derive
-from fedpareto.store import Trial
+from fedpareto.trials import Trial
 
 
 @dataclass(frozen=True)

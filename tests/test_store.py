@@ -25,7 +25,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpareto.errors import ChangedStudy, LockedStore, StoreError
-from fedpareto.store import APPLICATION, MIGRATIONS, Result, Store, Trial, differences, history_of
+from fedpareto.store import APPLICATION, MIGRATIONS, Store, differences
+from fedpareto.trials import Result, Trial, history_of
 
 IDENTITY: dict[str, Any] = {"seed": 1, "data": {"name": "digits", "clients": 10}, "sigma": {"low": 0.1, "high": 1.0}}
 POINTS = np.array([[0.25, 0.5], [0.1, 1 / 3], [1.0, 0.0]])

@@ -139,9 +139,10 @@ class Federation:
         """Return every measure, name → [n], and those of the objectives after every round, name → [n,T]."""
         return self._measured(values, seeds, tuple(dict.fromkeys(o.measure for o in self.objectives)))
 
-    def every_round(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]:
-        """Return every measure after every round, name → [n,T]: a run of T rounds is a run of each t < T too."""
-        return self._measured(values, seeds, tuple(_measurable(self.columns(values, len(seeds)))))[1]
+    def every_round(self, values: Values, seeds: Sequence[int], names: Sequence[str] | None = None) -> dict[str, FloatArray]:
+        """Return measures after every round, name → [n,T]: a run of T rounds is a run of each t < T too. All unless named."""
+        asked = _measurable(self.columns(values, len(seeds))) if names is None else names
+        return self._measured(values, seeds, tuple(asked))[1]
 
     def _measured(self, values: Values, seeds: Sequence[int],
                   on_the_way: tuple[str, ...]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
@@ -149,7 +150,8 @@ class Federation:
         also = self._unprotected(values, seeds)
         columns = self.columns(values, n) | also
         names, rounds = _measurable(columns), int(columns["rounds"].max())
-        by_round = [self.columns(values, n, t + 1) | also for t in range(rounds)] if on_the_way else []
+        views = tuple(v for v in VIEWS if f"epsilon_{v}" in on_the_way or ("epsilon" in on_the_way and v == self.privacy.view))
+        by_round = [self.columns(values, n, t + 1, views) | also for t in range(rounds)] if on_the_way else []
         out = {name: np.full(n, np.nan) for name in [*names, "diverged_round"]}
         way = {name: np.full((n, rounds), np.nan) for name in on_the_way}
         for rows, trace in self._traces(values, columns, seeds):
@@ -165,8 +167,8 @@ class Federation:
                     way[name][rows, t] = np.where(beyond, np.nan, MEASURES[name].compute(trace, then))
         return out, way
 
-    def columns(self, values: Values, n: int, rounds: int | None = None) -> dict[str, FloatArray]:
-        """Return every numeric setting, fixed or searched, and what follows from settings alone, name → [n]."""
+    def columns(self, values: Values, n: int, rounds: int | None = None, views: Sequence[str] = VIEWS) -> dict[str, FloatArray]:
+        """Return every numeric setting, fixed or searched, and what follows from settings alone, name → [n]; ε for these views."""
         held = named(self.training) | named(self.mechanism)
         held |= {name: values[name] for name in self.space.names if name in held}
         held |= {"clients": self.data.clients, "delta": self.privacy.delta(self.data.clients)}
@@ -176,11 +178,12 @@ class Federation:
             out["rounds"] = np.full(n, float(rounds))
         out["cohort"] = np.array([float(cohort(q, self.data.clients, self.training.sampling)) for q in out["sample_ratio"]])
         out["parameters"] = np.array([self._parameters(values, i) for i in range(n)], dtype=np.float64)
-        return out | self._noise(out) | self._epsilons(out)
+        return out | self._noise(out) | self._epsilons(out, views)
 
     def _parameters(self, values: Values, row: int) -> int:
         data = load(self.data)
-        return parameters_of(fixed(self.model, lambda v: values[v.name][row]), data.shape, data.classes)  # type: ignore[arg-type]
+        mine = fixed(self.model, lambda v: values[v.name][row])
+        return parameters_of(mine, data.shape, data.classes)  # type: ignore[arg-type]
 
     def _noise(self, columns: dict[str, FloatArray]) -> dict[str, FloatArray]:
         """Return the noise of each client, the norm it hides and the noise multiplier on the sum; nothing where none is added."""
@@ -191,11 +194,11 @@ class Federation:
         return {"sigma": sigma, "norm": norm, "clipping_norm": columns.get("clipping_norm", norm),
                 "noise_multiplier": sigma * np.sqrt(columns["cohort"]) / norm}
 
-    def _epsilons(self, columns: dict[str, FloatArray]) -> dict[str, FloatArray]:
-        """Return the true ε of every view, and the headline; infinite without noise, nan where no bound is known."""
+    def _epsilons(self, columns: dict[str, FloatArray], views: Sequence[str]) -> dict[str, FloatArray]:
+        """Return the true ε of these views, and the headline; infinite without noise, nan where no bound is known."""
         noise = self._noise(columns)
         out = {}
-        for view in VIEWS:
+        for view in views:
             if not noise:
                 out[view] = np.full(columns["rounds"].shape, np.inf)
             elif view != "server" and self.training.weighting != "uniform":
@@ -203,7 +206,8 @@ class Federation:
             else:
                 out[view] = epsilon(self.privacy, noise=noise["sigma"], clipping_norm=noise["norm"], cohort=columns["cohort"],
                                     clients=self.data.clients, rounds=columns["rounds"], sampling=self.training.sampling, view=view)
-        return {f"epsilon_{view}": column for view, column in out.items()} | {"epsilon": out[self.privacy.view]}
+        headline = {"epsilon": out[self.privacy.view]} if self.privacy.view in out else {}
+        return {f"epsilon_{view}": column for view, column in out.items()} | headline
 
     def guarantee(self, settings: Mapping[str, Any], view: str | None = None) -> Guarantee | None:
         """Return what is promised of one point, as a statement; None where no noise is added or no bound is known."""

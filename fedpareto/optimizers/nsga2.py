@@ -11,8 +11,8 @@ from fedpareto.front import crowding, ranks
 from fedpareto.history import History
 from fedpareto.noise import rng
 from fedpareto.optimizers.random import start
-from fedpareto.optimizers.variation import offspring
-from fedpareto.problem import Problem, penalised
+from fedpareto.optimizers.variation import distinct, offspring
+from fedpareto.problem import Problem, limits, penalised
 from fedpareto.settings import setting
 from fedpareto.space import FloatArray
 
@@ -34,6 +34,8 @@ class Nsga2:
                                     search=False)
     penalty: bool = setting(True, help="add each limit's penalty (CMOFL); false leaves limits to the report (MOFL)",
                             search=False)
+    constraint: str = setting("penalty", help="how limits count: by a penalty (Kang 2023), or points within them come first (Deb 2002)",
+                              options=("penalty", "domination"), search=False)
     start: str = setting("sobol", help="how the first generation is drawn", options=("sobol", "uniform"), search=False)
 
     @property
@@ -49,47 +51,58 @@ class Nsga2:
         return self._children(problem, history, alive, y, n, draw)
 
     def _judged(self, problem: Problem, history: History) -> FloatArray:
-        return penalised(problem.objectives, history.y) if self.penalty else history.y
+        return penalised(problem.objectives, history.y) if self.penalty and self.constraint == "penalty" else history.y
+
+    def _over(self, problem: Problem, history: History) -> FloatArray:
+        """Return by how much each row exceeds limits in all, in units of the limits; nothing where the penalty deals with them."""
+        bound = limits(problem.objectives)
+        unit = np.where(np.isfinite(bound) & (bound != 0), np.abs(bound), 1.0)
+        excess = np.maximum(history.y - bound, 0.0) / unit
+        return np.asarray(excess.sum(axis=1)) * (self.penalty and self.constraint == "domination")
 
     def _survivors(self, problem: Problem, history: History) -> Rows:
         """Replay the selection batch by batch and return the rows alive now."""
         y = self._judged(problem, history)
-        measured = ~history.failed
+        measured, over = ~history.failed, self._over(problem, history)
         alive = np.empty(0, dtype=np.int64)
         for batch in range(history.batches):
             born = np.flatnonzero((history.batch == batch) & measured)
-            alive = select(np.concatenate([alive, born]), y, self.population)
+            alive = select(np.concatenate([alive, born]), y, self.population, over)
         return alive
 
     def _children(self, problem: Problem, history: History, alive: Rows, y: FloatArray, n: int,
                   draw: np.random.Generator) -> FloatArray:
         """Return n children that differ from one another and from everything evaluated, as far as the space allows."""
-        rank, space = ranks(y[alive]), problem.space
+        over = self._over(problem, history)
+        rank = ranked(y[alive], over[alive])
         room = _crowding_by_rank(y[alive], rank)
-        seen = {row.tobytes() for row in history.x}
-        children: list[FloatArray] = []
-        for attempt in range(50):
-            pairs = (n - len(children) + 1) // 2
+
+        def breed(pairs: int) -> FloatArray:
             parents = alive[tournament(rank, room, 2 * pairs, draw)]
-            bred = offspring(space, history.x[parents[:pairs]], history.x[parents[pairs:]], draw, self.crossover,
+            return offspring(problem.space, history.x[parents[:pairs]], history.x[parents[pairs:]], draw, self.crossover,
                              self.crossover_index, self.mutation, self.mutation_index)
-            for child in space.snap(bred):
-                fresh = child.tobytes() not in seen
-                if len(children) < n and (fresh or attempt == 49):
-                    seen.add(child.tobytes())
-                    children.append(child)
-            if len(children) == n:
-                break
-        return np.array(children).reshape(n, len(space))
+
+        return distinct(problem.space, n, history.x, breed)
 
 
-def select(rows: Rows, y: FloatArray, size: int) -> Rows:
-    """Return the best `size` of these rows by rank, then by crowding."""
+def select(rows: Rows, y: FloatArray, size: int, over: FloatArray | None = None) -> Rows:
+    """Return the best `size` of these rows by rank, then by crowding; over [n] is by how much each exceeds limits."""
     if len(rows) <= size:
         return rows
-    rank = ranks(y[rows])
+    rank = ranked(y[rows], None if over is None else over[rows])
     room = _crowding_by_rank(y[rows], rank)
     return rows[np.lexsort((-room, rank))[:size]]
+
+
+def ranked(y: FloatArray, over: FloatArray | None = None) -> Rows:
+    """Return the rank of each row of y [n,m]; those that exceed a limit come after all others, the least excess first (Deb 2002)."""
+    if over is None or not (over > 0).any():
+        return ranks(y)
+    held = over <= 0
+    rank = np.empty(len(y), dtype=np.int64)
+    rank[held] = ranks(y[held])
+    rank[~held] = len(y) + np.unique(over[~held], return_inverse=True)[1]
+    return rank
 
 
 def tournament(rank: Rows, room: FloatArray, n: int, draw: np.random.Generator) -> Rows:

@@ -1,29 +1,52 @@
-"""Crossover and mutation in the unit cube: simulated binary and polynomial, and their binary counterparts."""
+"""Crossover and mutation in the unit cube: simulated binary and polynomial, and their counterparts for bits and choices."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpareto.space import FloatArray, Space
+from fedpareto.space import Choice, FloatArray, Space
 
 Draw = np.random.Generator
 
 
-def binary(space: Space) -> NDArray[np.bool_]:
-    """[d], which variables take two values only."""
-    return np.array([v.size == 2 for v in space.variables], dtype=bool)
+def discrete(space: Space) -> NDArray[np.bool_]:
+    """[d], which variables take two values only, or one of a few listed."""
+    return np.array([v.size == 2 or isinstance(v, Choice) for v in space.variables], dtype=bool)
 
 
 def offspring(space: Space, first: FloatArray, second: FloatArray, draw: Draw, crossover: float, crossover_index: float,
               mutation: float, mutation_index: float) -> FloatArray:
     """Return children [2n,d] of the parents first [n,d] and second [n,d]."""
-    bits = binary(space)
+    bits = discrete(space)
     children = np.concatenate(simulated_binary(first, second, draw, crossover, crossover_index))
     children[:, bits] = np.concatenate(single_point(first[:, bits], second[:, bits], draw, crossover))
     mutated = polynomial(children, draw, mutation, mutation_index)
     mutated[:, bits] = flip(children[:, bits], draw, mutation)
+    for j, variable in enumerate(space.variables):
+        if bits[j] and variable.size != 2:
+            mutated[:, j] = redrawn(children[:, j], draw, mutation, variable.size or 1)
     return mutated
+
+
+def distinct(space: Space, n: int, seen: FloatArray, breed: Callable[[int], FloatArray]) -> FloatArray:
+    """Return n children [n,d] that differ from one another and from the points seen [k,d], as far as the space allows.
+
+    breed returns two children for each pair asked for.
+    """
+    known = {row.tobytes() for row in seen}
+    children: list[FloatArray] = []
+    for attempt in range(50):
+        for child in space.snap(breed((n - len(children) + 1) // 2)):
+            fresh = child.tobytes() not in known
+            if len(children) < n and (fresh or attempt == 49):
+                known.add(child.tobytes())
+                children.append(child)
+        if len(children) == n:
+            break
+    return np.array(children).reshape(n, len(space))
 
 
 def simulated_binary(first: FloatArray, second: FloatArray, draw: Draw, probability: float,
@@ -72,3 +95,10 @@ def single_point(first: FloatArray, second: FloatArray, draw: Draw, probability:
 def flip(x: FloatArray, draw: Draw, probability: float) -> FloatArray:
     """Flip each bit with this probability."""
     return np.where(draw.random(x.shape) < probability, 1 - x, x)
+
+
+def redrawn(x: FloatArray, draw: Draw, probability: float, size: int) -> FloatArray:
+    """Give each of x [n], one of `size` values, another of them with this probability: the bit flip of a longer list."""
+    place = np.minimum((x * size).astype(np.int64), size - 1)
+    other = (place + draw.integers(1, size, size=x.shape)) % size
+    return np.where(draw.random(x.shape) < probability, (other + 0.5) / size, x)

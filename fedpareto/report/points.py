@@ -17,8 +17,8 @@ from fedpareto.history import History
 from fedpareto.noise import derive
 from fedpareto.problem import Objective, feasible, reference
 from fedpareto.space import FloatArray
-from fedpareto.store import Trial, history_of
 from fedpareto.study import Study
+from fedpareto.trials import Trial, history_of
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,14 @@ def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list
 
 def hypervolumes(known: History, objectives: Sequence[Objective]) -> list[float]:
     """Return the hypervolume of what holds every limit after each row, what its run showed on the way included."""
-    corner = reference(objectives)
     also = [known.free_y[known.free_of == i] for i in range(len(known))] if len(known.free_of) else [known.y[:0]] * len(known)
+    return growth([np.vstack([row[None], way]) for row, way in zip(known.y, also, strict=True)], objectives, reference(objectives))
+
+
+def growth(rows: Sequence[FloatArray], objectives: Sequence[Objective], corner: FloatArray) -> list[float]:
+    """Return the hypervolume up to a corner [m] after each of some sets of rows [·,m], of those that hold every limit."""
     front, curve, volume = np.empty((0, len(corner))), [], 0.0
-    for row, way in zip(known.y, also, strict=True):
-        new = np.vstack([row[None], way])
+    for new in rows:
         new = new[feasible(objectives, new)]
         beaten = np.all(front[None] <= new[:, None], axis=2)  # [new, front]
         fresh = new[~np.any(beaten, axis=1)]

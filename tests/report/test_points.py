@@ -9,8 +9,8 @@ from fedpareto import Objective, Random, Study, pick, view
 from fedpareto.errors import SettingError
 from fedpareto.front import hypervolume
 from fedpareto.report.text import front_csv, front_data, summary, table, thinned
-from fedpareto.store import Trial
 from fedpareto.testing import continuous
+from fedpareto.trials import Trial
 
 
 def study(limit=None, m=2):

@@ -1,0 +1,171 @@
+"""Hypervolume over evaluations for every optimizer and its peers, on test functions and on federations.
+
+    python benchmarks/optimizers.py --seeds 10
+    python benchmarks/optimizers.py --problems randomization,theory --optimizers bayesian,cmofl-psl --seeds 3
+
+Results are merged into benchmarks/results/optimizers.json seed by seed: what is there already is not run again (--again runs it).
+105 evaluations are 5 + 20 × 5, 420 are 20 + 20 × 20 (evolutionary optimizers only), as in Kang 2023.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from optimizer_peers import OptunaPeer
+from optimizer_problems import FEDERATIONS, FUNCTIONS
+
+from fedpareto.front import hypervolume
+from fedpareto.history import History
+from fedpareto.optimizers import OPTIMIZERS
+from fedpareto.problem import feasible, reference
+
+RESULTS = Path(__file__).parent / "results" / "optimizers.json"
+PROBLEMS = FEDERATIONS | FUNCTIONS
+SHOWN = (25, 55, 105)
+
+
+def optimizers() -> dict[str, Any]:
+    """Return every optimizer with batches of five: 5 + 20 × 5."""
+    make = OPTIMIZERS
+    return {
+        "random": make["random"](sequence="uniform", batch=5),
+        "sobol": make["random"](sequence="sobol", batch=5),
+        "bayesian": make["bayesian"](),
+        "cmofl-psl": make["psl"](),
+        "mofl-psl": make["psl"](penalty=False),
+        "qlognehvi": make["qlognehvi"](),
+        "cmofl-nsga2": make["nsga2"](population=5),
+        "mofl-nsga2": make["nsga2"](population=5, penalty=False),
+        "fedmoeac": make["fedmoeac"](population=5),
+        "optuna-nsga2": OptunaPeer("nsga2", 5),
+        "optuna-gp": OptunaPeer("gp", 5),
+    }
+
+
+def large() -> dict[str, Any]:
+    """Return the evolutionary optimizers with populations of twenty: 20 + 20 × 20."""
+    small = optimizers()
+    ours = {name: dataclasses.replace(small[name], population=20) for name in ("cmofl-nsga2", "mofl-nsga2", "fedmoeac")}
+    return ours | {"optuna-nsga2": OptunaPeer("nsga2", 20), "random": dataclasses.replace(small["random"], batch=20)}
+
+
+def run(problem: Any, optimizer: Any, evaluations: int, seed: int) -> dict[str, Any]:
+    """Return the hypervolume after every batch, the share of points within limits, and the seconds spent proposing."""
+    history, spent = History.empty(len(problem.space), len(problem.objectives)), 0.0
+    while len(history) < evaluations:
+        began = time.perf_counter()
+        x = problem.space.snap(optimizer.propose(problem, history, optimizer.batch, seed))
+        spent += time.perf_counter() - began
+        history = observe(problem, history, x, seed)
+    y, corner = problem.truth(history.x), reference(problem.objectives)
+    held = feasible(problem.objectives, y)
+    curve = [hypervolume(y[:n][held[:n]], corner) for n in range(optimizer.batch, len(y) + 1, optimizer.batch)]
+    return {"curve": [round(v, 5) for v in curve], "within": round(float(held.mean()), 3), "seconds": round(spent, 2)}
+
+
+def observe(problem: Any, history: History, x: np.ndarray, seed: int) -> History:
+    """Return the history with x measured, and with every round on the way where a run tells that too."""
+    names, seeds = [o.measure for o in problem.objectives], [seed * 100_000 + len(history) + i for i in range(len(x))]
+    measured = problem.measure(problem.space.decode(x), seeds)
+    y = np.stack([measured[name] for name in names], axis=1)
+    free = getattr(problem, "free", None)
+    if free is None:
+        return history.extend(x, y)
+    values = problem.space.decode(x)
+    rows = [(i, t) for i, T in enumerate(values[free]) for t in range(1, T)]
+    of = np.array([i for i, _ in rows], dtype=np.int64)
+    there = {name: [column[i] for i in of] for name, column in values.items()} | {free: [t for _, t in rows]}
+    seen = problem.measure(there, [seeds[i] for i in of])
+    return history.extend(x, y, problem.space.encode(there, len(of)), np.stack([seen[name] for name in names], axis=1), of)
+
+
+def update(results: dict[str, Any], problem: str, key: str, name: str, optimizer: Any, evaluations: int, seed: int, again: bool) -> None:
+    """Run one seed of one optimizer on one problem, unless it is there, and keep what came out."""
+    rows = results.setdefault("problems", {}).setdefault(problem, {}).setdefault(key, {})
+    held = rows.setdefault(name, {"batch": optimizer.batch, "runs": {}})
+    if str(seed) in held["runs"] and not again:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        held["runs"][str(seed)] = run(PROBLEMS[problem](), optimizer, evaluations, seed)
+    curves = np.array([held["runs"][s]["curve"] for s in sorted(held["runs"], key=int)])
+    size = held["batch"]
+    marks = [n for n in (*SHOWN, evaluations) if n <= evaluations and n % size == 0]
+    held["hypervolume"] = {str(n): {"mean": round(float(curves[:, n // size - 1].mean()), 4),
+                                    "spread": round(float(curves[:, n // size - 1].std()), 4)} for n in marks}
+    held["seconds"] = round(float(np.mean([r["seconds"] for r in held["runs"].values()])), 2)
+    held["within"] = round(float(np.mean([r["within"] for r in held["runs"].values()])), 3)
+    print(f"{problem:14} {name:13} {evaluations:4} seed {seed}: {held['runs'][str(seed)]['curve'][-1]:.4f}  "
+          f"mean {held['hypervolume'][str(marks[-1])]['mean']:.4f}  {held['runs'][str(seed)]['seconds']:.1f} s", flush=True)
+
+
+def compare(results: dict[str, Any]) -> None:
+    """Add how many evaluations ours needs, on average, for the hypervolume of CMOFL-PSL after 105."""
+    out = {}
+    for name in FEDERATIONS:
+        at = results["problems"].get(name, {}).get("105", {})
+        if "bayesian" not in at or "cmofl-psl" not in at:
+            continue
+        bar = at["cmofl-psl"]["hypervolume"]["105"]["mean"]
+        curve = np.mean([r["curve"] for r in at["bayesian"]["runs"].values()], axis=0)
+        reached = np.flatnonzero(curve >= bar)
+        others = {other: row["hypervolume"]["105"]["mean"] for other, row in at.items() if other != "bayesian"}
+        out[name] = {"evaluations_to_match_cmofl_psl_105": int(5 * (reached[0] + 1)) if len(reached) else None, "cmofl_psl_105": bar,
+                     "bayesian_105": at["bayesian"]["hypervolume"]["105"]["mean"], "best_other_105": max(others.values()),
+                     "best_other": max(others, key=lambda k: others[k])}
+    results["federation_problems"] = out
+
+
+def table(results: dict[str, Any]) -> str:
+    """Return the hypervolumes as Markdown: mean ± spread over seeds."""
+    lines = []
+    for problem, sizes in results["problems"].items():
+        corner = ", ".join(f"{r:g}" for r in reference(PROBLEMS[problem]().objectives))
+        head = "| optimizer | 25 | 55 | 105 | 420 | within limits | seconds proposing | seeds |"
+        lines += [f"### {problem}, reference ({corner})", "", head, "|---|---|---|---|---|---|---|---|"]
+        rows = sizes.get("105", {})
+        for name in sorted(rows, key=lambda k: -rows[k]["hypervolume"]["105"]["mean"]):
+            far = sizes.get("420", {}).get(name, {}).get("hypervolume", {}).get("420")
+            cells = [rows[name]["hypervolume"].get(str(n)) for n in SHOWN] + [far]
+            shown = [f"{c['mean']:.3f} ± {c['spread']:.3f}" if c else "–" for c in cells]
+            rest = f"{rows[name]['within']:.2f} | {rows[name]['seconds']:.1f} | {len(rows[name]['runs'])}"
+            lines.append(f"| {name} | {' | '.join(shown)} | {rest} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problems", default=",".join(PROBLEMS))
+    parser.add_argument("--optimizers", default=",".join(optimizers()))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--large", action="store_true", help="run the 420 evaluations of the evolutionary optimizers too")
+    parser.add_argument("--again", action="store_true", help="run what is there already")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    words = parser.parse_args()
+    results: dict[str, Any] = json.loads(words.results.read_text()) if words.results.exists() else {}
+    sizes = [(105, optimizers())] + ([(420, large())] if words.large else [])
+    for seed in range(words.seeds):
+        for problem in words.problems.split(","):
+            for evaluations, members in sizes:
+                for name in words.optimizers.split(","):
+                    if name in members:
+                        whole = math.ceil(evaluations / members[name].batch) * members[name].batch
+                        update(results, problem, str(evaluations), name, members[name], whole, seed, words.again)
+                        compare(results)
+                        words.results.parent.mkdir(exist_ok=True)
+                        words.results.write_text(json.dumps(results, indent=1) + "\n")
+    print(table(results))
+    print(json.dumps(results.get("federation_problems", {}), indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""The command line: words to calls, nothing else. Imports wait for the verb, so that --help is quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from fedpareto.cli import planning, studies  # noqa: F401  (their commands)
+from fedpareto.cli.base import cli
+from fedpareto.errors import FedparetoError
+
+__all__ = ["cli", "main"]
+
+
+def main() -> None:
+    """Run the command line; every error is one line and status 2."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # on a busy machine, threads that spin while they wait stop everything
+    try:
+        status = cli.main(standalone_mode=False)
+        sys.exit(status if isinstance(status, int) else 0)
+    except click.exceptions.Abort:
+        _fail("stopped. What was finished is kept; the same command goes on from there.", 130)
+    except click.ClickException as error:
+        _fail(error.format_message(), 2)
+    except FedparetoError as error:
+        _fail(str(error), 2)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        _fail(f"{error.filename or 'output'}: must be readable and writable, found: {error.strerror}.", 2)
+
+
+def _fail(message: str, status: int) -> None:
+    click.echo(f"error: {message}", err=True)
+    sys.exit(status)

@@ -1,0 +1,79 @@
+"""What the commands share: the group, options, and how a study is opened."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fedpareto import __version__
+from fedpareto.errors import SettingError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fedpareto.report import View
+    from fedpareto.store import Store
+    from fedpareto.study import Study
+
+study_argument = click.argument("study_file", metavar="STUDY", type=click.Path(path_type=Path))
+db_option = click.option("--db", type=click.Path(path_type=Path), help="The study's database; STUDY with .db if left out.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="%(version)s")
+def cli() -> None:
+    """Find the best trades between privacy, utility and cost in federated learning, and choose one."""
+
+
+def console() -> Console:
+    """Return a console for tables: as wide as the terminal, or wide enough for a file."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 400)
+
+
+def opened(study_file: Path, db: Path | None) -> tuple[Study, Store]:
+    """Return the study, with the seed that its database was made with, and the store."""
+    from fedpareto.loop import database
+    from fedpareto.store import Store
+    from fedpareto.study import load_study
+
+    store = Store.read(database(load_study(study_file), db))
+    study = load_study(study_file, seed=store.identity["seed"])
+    store.check(study.identity)
+    return study, store
+
+
+def look_at(study_file: Path, db: Path | None) -> View:
+    """Return what a study shows."""
+    study, store = opened(study_file, db)
+    with store:
+        return looked(study, store)
+
+
+def looked(study: Study, store: Store) -> View:
+    """Return what a study and its open store show."""
+    from fedpareto.report import view
+
+    return view(study, store.trials())
+
+
+def limit_of(text: str, option: str = "--limit") -> tuple[str, float]:
+    """Return the name and the number of NAME=VALUE."""
+    name, _, value = text.partition("=")
+    try:
+        return name.strip(), float(value)
+    except ValueError:
+        raise SettingError(f"{option}: must be NAME=VALUE with a number, found {text!r}.") from None
+
+
+def whole_numbers(name: str, text: str | None) -> list[int] | None:
+    """Return the whole numbers of a text such as 10,20."""
+    try:
+        return None if text is None else [int(part) for part in text.split(",")]
+    except ValueError:
+        raise SettingError(f"{name}: must be a whole number, or several with commas, found {text!r}.") from None

@@ -1,0 +1,191 @@
+"""Commands that run studies and look at them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fedpareto.cli.base import cli, console, db_option, json_option, limit_of, look_at, looked, opened, study_argument
+from fedpareto.errors import FedparetoError, MissingPackage, SettingError
+
+if TYPE_CHECKING:
+    from fedpareto.report import View
+    from fedpareto.store import Store
+
+
+@cli.command()
+@study_argument
+@db_option
+@click.option("--budget", type=int, help="How many trials in all; the study file's own if left out.")
+@click.option("--seed", type=int, help="Where random numbers come from; the study file's own if left out.")
+@click.option("--encrypt", is_flag=True, help="Run the encryption of the study's mechanism, and do not only charge for it.")
+@json_option
+def run(study_file: Path, db: Path | None, budget: int | None, seed: int | None, encrypt: bool, as_json: bool) -> None:
+    """Run a study to its budget, or go on with it, and report.
+
+    It can be stopped or killed at any time: the same command goes on where it stood.
+    """
+    from fedpareto.loop import run as run_study
+    from fedpareto.report import write_page
+    from fedpareto.report.progress import progress
+    from fedpareto.study import load_study
+
+    study = load_study(study_file, budget, seed, encrypt)
+    with progress(study) as watch:
+        store = run_study(study, db, watch=watch)
+    with store:
+        seen = looked(study, store)
+        page = write_page(seen, store.path.with_suffix(".html"))
+        _print_front(seen, as_json)
+        if not as_json:
+            _print_rest(seen, store, page)
+
+
+@cli.command()
+@study_argument
+@db_option
+@json_option
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for spreadsheets.")
+def front(study_file: Path, db: Path | None, as_json: bool, as_csv: bool) -> None:
+    """Print the Pareto front of a study's trials so far."""
+    from fedpareto.report.text import front_csv
+
+    if as_json and as_csv:
+        raise SettingError("front: --json and --csv exclude one another, found both. Leave one out.")
+    seen = look_at(study_file, db)
+    if as_csv:
+        click.echo(front_csv(seen), nl=False)
+    else:
+        _print_front(seen, as_json)
+
+
+@cli.command()
+@study_argument
+@db_option
+@click.option("--limit", "limits", multiple=True, metavar="NAME=VALUE", help="What an objective must not exceed; repeat it.")
+@click.option("--prefer", metavar="NAME", help="The objective to make least; the knee if left out.")
+@click.option("--output", type=click.Path(path_type=Path), help="Write the ready study file here.")
+@json_option
+def pick(study_file: Path, db: Path | None, limits: tuple[str, ...], prefer: str | None, output: Path | None,
+         as_json: bool) -> None:
+    """Choose the best point within limits, as settings and as a ready study file."""
+    from fedpareto.report import pick as pick_point
+    from fedpareto.report.privacy import promises
+    from fedpareto.report.text import as_plain, proxies, shown
+    from fedpareto.report.toml import fixed_study
+
+    seen = look_at(study_file, db)
+    point, why = pick_point(seen, dict(map(limit_of, limits)), prefer)
+    text = fixed_study(seen.study.description, point.settings, f"{seen.study.name}-pick", repeats=5)
+    if output:
+        output.write_text(text, encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps({"study": seen.study.name, **as_plain(point), "why": why, "file": text}))
+        return
+    click.echo(f"trial {point.trial}: " + ", ".join(f"{o.name} {shown(o, point.objectives[o.name])}" for o in seen.objectives))
+    click.echo(why)
+    for line in [*proxies(seen.objectives), *promises(seen, point)]:
+        click.echo(line)
+    click.echo("\nsettings\n" + "\n".join(f"  {k} = {v}" for k, v in point.settings.items()))
+    ready = f"study file: {output}\n" if output else f"# a study file that trains this point five times\n{text}"
+    click.echo(f"\n{ready}", nl=False)
+
+
+@cli.command()
+@study_argument
+@db_option
+@click.option("--output", type=click.Path(path_type=Path), help="The page; the database's name with .html if left out.")
+def report(study_file: Path, db: Path | None, output: Path | None) -> None:
+    """Write one self-contained html page, and PNG figures beside it."""
+    from fedpareto.loop import database
+
+    seen = look_at(study_file, db)
+    for path in _write_report(seen, output or database(seen.study, db).with_suffix(".html")):
+        click.echo(path)
+
+
+@cli.command()
+@study_argument
+@db_option
+def verify(study_file: Path, db: Path | None) -> None:
+    """Propose every stored trial again from the rows before it, and compare."""
+    from fedpareto.loop import verify as differing
+
+    study, store = opened(study_file, db)
+    with store:
+        wrong, count = list(differing(study, store)), len(store)
+    if wrong:
+        shown = "".join(f"\n  {line}" for line in wrong[:10])
+        raise FedparetoError(f"{store.path}: every trial must be what the optimizer proposes, found {len(wrong)} of "
+                             f"{count} that are not:{shown}")
+    click.echo(f"{store.path}: all {count} proposals follow from the rows before them")
+
+
+@cli.command()
+@click.argument("studies", metavar="STUDY...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--reference", "references", multiple=True, metavar="NAME=VALUE", help="Component of the reference point; repeat it.")
+@click.option("--figure", type=click.Path(path_type=Path), help="Draw into FIGURE-hypervolume.png and FIGURE-fronts.png.")
+@json_option
+def compare(studies: tuple[Path, ...], references: tuple[str, ...], figure: Path | None, as_json: bool) -> None:
+    """Compare studies with the same objectives: hypervolume over evaluations, and fronts.
+
+    Each is a study file with its database beside it, or a database. Those that differ in the seed alone are one study.
+    """
+
+    from fedpareto.report.compare import compare as look
+    from fedpareto.report.compare import comparison_data, comparison_figures, comparison_table
+
+    found = look(studies, dict(limit_of(text, "--reference") for text in references))
+    drawn = comparison_figures(found, figure.with_suffix("")) if figure else []
+    if as_json:
+        click.echo(json.dumps(comparison_data(found)))
+        return
+    console().print(comparison_table(found))
+    click.echo("reference " + ", ".join(f"{name} {value:g}" for name, value in found.reference.items()))
+    for path in drawn:
+        click.echo(f"figure  {path}")
+
+
+def _write_report(seen: View, path: Path) -> list[Path]:
+    """Write the page and its figures; without matplotlib, the page alone."""
+    from fedpareto.report import write_page
+    from fedpareto.report.figures import write_figures
+
+    written = [write_page(seen, path)]
+    try:
+        return written + write_figures(seen, path.with_suffix(""))
+    except MissingPackage as missing:
+        click.echo(f"no PNG figures: {missing}", err=True)
+        return written
+
+
+def _print_front(seen: View, as_json: bool) -> None:
+
+    from fedpareto.report.privacy import statements
+    from fedpareto.report.text import front_data, proxies, summary, table
+
+    if as_json:
+        click.echo(json.dumps(front_data(seen)))
+        return
+    out = console()
+    if seen.front:
+        out.print(table(seen))
+    out.print(summary(seen), markup=False)
+    for line in [*proxies(seen.objectives), *statements(seen)]:
+        out.print(line, markup=False)
+
+
+def _print_rest(seen: View, store: Store, page: Path) -> None:
+    from fedpareto.report.text import short
+
+    if seen.recommended:
+        chosen = ", ".join(f"{k} = {short(v)}" for k, v in seen.recommended.settings.items())
+        click.echo(f"\nrecommended ★ trial {seen.recommended.trial}: {chosen}")
+    click.echo(seen.why)
+    if seen.failed:
+        click.echo(f"failed: trial {seen.failed[0].number}: {seen.failed[0].error}"
+                   + (f" (and {len(seen.failed) - 1} more)" if len(seen.failed) > 1 else ""))
+    click.echo(f"\nstudy  {seen.study.path}\nrows   {store.path}\npage   {page}")

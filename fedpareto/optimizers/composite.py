@@ -1,0 +1,81 @@
+"""What would be measured at a point: known objectives exactly, the others by a Gaussian process each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpareto.history import History
+from fedpareto.optimizers.surrogate import Surrogate, filled, fit
+from fedpareto.problem import Problem
+from fedpareto.space import FloatArray
+
+
+def known(problem: Problem, x: FloatArray) -> FloatArray:
+    """Return the objectives [n,m] that follow from the settings of the points x [n,d] alone; nan where one has to be measured.
+
+    A known objective that has no value at a point (no ε without noise) is infinite there.
+    """
+    y = np.full((len(x), len(problem.objectives)), np.nan)
+    tell = getattr(problem, "known", None)
+    columns = tell(problem.space.decode(x)) if tell and len(x) else {}
+    for j, objective in enumerate(problem.objectives):
+        if objective.measure in columns:
+            column = np.asarray(columns[objective.measure], dtype=np.float64)
+            y[:, j] = np.where(np.isnan(column), np.inf, column)
+    return y
+
+
+@dataclass(frozen=True, eq=False)
+class Composite:
+    """All objectives of a problem as one model."""
+
+    problem: Problem
+    learned: dict[int, Surrogate]  # objective → its process
+
+    def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return mean and standard deviation [n,m] of the objectives at x [n,d]; no deviation where an objective is known."""
+        mean = known(self.problem, x)
+        sd = np.zeros_like(mean)
+        for j, surrogate in self.learned.items():
+            mean[:, j], sd[:, j] = surrogate.predict(x)
+        return mean, sd
+
+    def believe(self, x: FloatArray) -> Composite:
+        """Return the model as if its means had been measured at x [n,d]."""
+        return replace(self, learned={j: surrogate.believe(x) for j, surrogate in self.learned.items()})
+
+
+def learn(problem: Problem, history: History, checkpoints: int = 0, compress: bool = True, warp: bool = True) -> Composite:
+    """Fit a process to each objective that is not known, on every trial and a few checkpoints of each run."""
+    given = known(problem, history.x[:1])
+    free = _spaced(history, checkpoints)
+    x = np.vstack([history.x, history.free_x[free]])
+    learned = {}
+    for j in np.flatnonzero(np.isnan(given).any(axis=0)):
+        y = np.concatenate([filled(history.y)[:, j], history.free_y[free, j]])
+        keep = np.isfinite(y)
+        bound = max(problem.objectives[j].reference, problem.objectives[j].limit or -np.inf)
+        learned[int(j)] = fit(problem.space, x[keep], compressed(y[keep], bound) if compress else y[keep], warp=warp)
+    return Composite(problem, learned)
+
+
+def compressed(y: FloatArray, bound: float) -> FloatArray:
+    """Return y [n] with what lies beyond the bound drawn in by a logarithm: how bad a useless point is need not be learned well."""
+    best = float(y.min())
+    bound = max(bound, float(np.quantile(y, 0.25)))
+    unit = bound - best
+    return np.where(y > bound, bound + unit * np.log1p((np.maximum(y, bound) - bound) / unit), y) if unit > 0 else y
+
+
+def _spaced(history: History, checkpoints: int) -> NDArray[np.int64]:
+    """Return the rows of what runs showed on the way that are learned from: so many of each run, closer together at its beginning."""
+    rows = [np.empty(0, dtype=np.int64)]
+    for trial in np.unique(history.free_of) if checkpoints else ():
+        mine = np.flatnonzero(history.free_of == trial)
+        apart = np.abs(history.free_x[mine] - history.x[trial]).sum(axis=1)  # they differ in the free variable only
+        mine = mine[np.argsort(-apart, kind="stable")]
+        rows.append(mine[np.unique(np.geomspace(1, len(mine) + 1, checkpoints + 1)[:-1].astype(np.int64)) - 1])
+    return np.concatenate(rows)

@@ -1,0 +1,169 @@
+"""Gaussian processes over the unit cube, one for each objective that has to be learned. BoTorch is loaded on first use."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.spatial.distance import cdist
+
+from fedpareto.noise import derive
+from fedpareto.space import Choice, FloatArray, Space, Variable
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+EDGE = 1e-7  # BoTorch keeps away from 0 and 1
+STEPS = 75  # of the search for length scales
+ROWS = 250  # at most, that the search looks at; the process itself rests on all
+
+
+@contextlib.contextmanager
+def torch_alone(seed: int) -> Iterator[None]:
+    """Seed torch for a while, quietly, and leave its global generator as it was."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # BoTorch and GPyTorch warn of retries and jitter
+        torch.manual_seed(derive(seed, "torch"))
+        yield
+
+
+@dataclass(frozen=True, eq=False)
+class Surrogate:
+    """A Gaussian process of one objective: Matérn 5/2, one length scale per variable, constant mean, with noise."""
+
+    space: Space
+    inputs: FloatArray  # [n,f] features
+    targets: FloatArray  # [n], standardised
+    lengths: FloatArray  # [f]
+    height: float  # variance of the process
+    mean: float
+    variance: float  # of the noise
+    centre: float
+    scale: float
+    bends: tuple[FloatArray, FloatArray] | None = None  # [f] and [f], how each input is warped
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of one measurement."""
+        return self.scale * float(np.sqrt(self.variance))
+
+    def covariance(self, a: FloatArray, b: FloatArray) -> FloatArray:
+        """Return the Matérn 5/2 covariance [n,k] of features a [n,f] and b [k,f]."""
+        r = np.sqrt(5.0) * cdist(a / self.lengths, b / self.lengths)
+        return np.asarray(self.height * (1 + r + r * r / 3) * np.exp(-r))
+
+    @cached_property
+    def root(self) -> FloatArray:
+        """The lower triangular root [n,n] of the covariance of what was measured."""
+        noisy = self.covariance(self.inputs, self.inputs) + (self.variance + 1e-8) * np.eye(len(self.inputs))
+        return np.asarray(cholesky(noisy, lower=True))
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """What each measurement adds to the mean, [n], per unit of covariance."""
+        return np.asarray(cho_solve((self.root, True), self.targets - self.mean))
+
+    @cached_property
+    def precision(self) -> FloatArray:
+        """The inverse [n,n] of the covariance of what was measured."""
+        return np.asarray(cho_solve((self.root, True), np.eye(len(self.root))))
+
+    def features(self, x: FloatArray) -> FloatArray:
+        """Return the inputs [k,f] that stand for x [k,d]."""
+        return features(self.space, x) if self.bends is None else warped(features(self.space, x), *self.bends)
+
+    def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return mean [k] and standard deviation [k] of what would be measured without noise at x [k,d]."""
+        across = self.covariance(self.inputs, self.features(x))
+        explained = solve_triangular(self.root, across, lower=True)
+        left = np.maximum(self.height - (explained**2).sum(axis=0), 1e-12)
+        return self.centre + self.scale * (self.mean + across.T @ self.weights), self.scale * np.sqrt(left)
+
+    def believe(self, x: FloatArray) -> Surrogate:
+        """Return the process as if its mean had been measured at x [k,d]."""
+        z = (self.predict(x)[0] - self.centre) / self.scale
+        return replace(self, inputs=np.vstack([self.inputs, self.features(x)]), targets=np.concatenate([self.targets, z]))
+
+
+def fit(space: Space, x: FloatArray, y: FloatArray, noise: bool = True, warp: bool = False) -> Surrogate:
+    """Fit a process to y [n] at x [n,d] by maximum a posteriori; without noise it passes through every value.
+
+    With warp it also learns how to bend each axis (Snoek et al. 2014), for variables that matter near one end of their range only.
+    """
+    import torch
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import SingleTaskGP
+    from botorch.models.transforms.input import Warp
+    from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+    from gpytorch.kernels import ScaleKernel
+    from gpytorch.mlls import ExactMarginalLogLikelihood
+    from gpytorch.priors import GammaPrior, LogNormalPrior
+
+    centre, spread = float(y.mean()), float(y.std())
+    level = spread <= 1e-12 * max(1.0, abs(centre))
+    scale = 1.0 if level else spread
+    inputs, targets = features(space, x), (y - centre) / scale
+    seen = np.unique(np.linspace(0, len(x) - 1, min(ROWS, len(x))).astype(np.int64))
+    seen_x, seen_z = torch.from_numpy(inputs[seen]), torch.from_numpy(targets[seen])[:, None]
+    prior = LogNormalPrior(0.0, 0.75**0.5)
+    f = inputs.shape[1]
+    bend: Any = Warp(f, list(range(f)), concentration0_prior=prior, concentration1_prior=prior) if warp else None
+    matern = get_covar_module_with_dim_scaled_prior(inputs.shape[1], use_rbf_kernel=False)
+    kernel = ScaleKernel(matern, outputscale_prior=GammaPrior(2.0, 0.15))
+    model = SingleTaskGP(seen_x, seen_z, None if noise else torch.full_like(seen_z, 1e-6), covar_module=kernel, outcome_transform=None,
+                         input_transform=bend)
+    if not level and inputs.shape[1]:
+        with contextlib.suppress(Exception):  # where no step succeeds, the process stays as its priors have it
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer_kwargs={"options": {"maxiter": STEPS}})
+    lengths = matern.lengthscale.detach().numpy()[0].astype(np.float64)
+    bends = None
+    if bend is not None:
+        bends = bend.concentration1.detach().numpy().reshape(f), bend.concentration0.detach().numpy().reshape(f)
+        inputs = warped(inputs, *bends)
+    return Surrogate(space, inputs, targets, lengths, float(kernel.outputscale), float(model.mean_module.constant),
+                     float(model.likelihood.noise.mean()), centre, scale, bends)
+
+
+def warped(x: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return x [n,f] bent by the distribution function of Kumaraswamy, 1 − (1 − xᵃ)ᵇ, which is BoTorch's warp."""
+    x = x * (1 - 2 * EDGE) + EDGE
+    return np.asarray(1 - (1 - x**a) ** b)
+
+
+def features(space: Space, x: FloatArray) -> FloatArray:
+    """Return the points x [n,d] with each unordered choice as one column per value, [n,f]."""
+    columns = [np.eye(v.size)[np.minimum((x[:, j] * v.size).astype(np.int64), v.size - 1)] if _unordered(v) else x[:, j : j + 1]
+               for j, v in enumerate(space.variables)]
+    return np.ascontiguousarray(np.hstack(columns)) if columns else np.empty((len(x), 0))
+
+
+def columns_of(space: Space, x: Tensor) -> Tensor:
+    """Return the same of a tensor x [n,d], so that gradients reach it: between values, a choice is part one and part the next."""
+    import torch
+
+    columns = []
+    for j, v in enumerate(space.variables):
+        column = x[:, j : j + 1]
+        if _unordered(v):
+            place = torch.arange(v.size, dtype=x.dtype) + 0.5
+            column = (1 - (column * v.size - place).abs()).clamp(min=0)
+        columns.append(column)
+    return torch.cat(columns, dim=1)
+
+
+def _unordered(variable: Variable) -> TypeGuard[Choice]:
+    return isinstance(variable, Choice) and variable.size > 2 and not all(isinstance(c, int | float) for c in variable.choices)
+
+
+def filled(y: FloatArray) -> FloatArray:
+    """Return y [n,m] with the worst value measured in place of each that is missing, so that failures are avoided."""
+    known = np.where(np.isfinite(y), y, -np.inf).max(axis=0, initial=-np.inf)
+    return np.where(np.isfinite(y), y, np.where(np.isfinite(known), known, 0.0))

@@ -1,0 +1,111 @@
+"""Trials: settings tried and what was measured of them, as rows and as a history."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpareto.history import History
+from fedpareto.settings import least
+from fedpareto.space import FloatArray, Space
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting tried."""
+
+    number: int
+    batch: int
+    point: tuple[float, ...]
+    settings: dict[str, Any]
+    state: str = "pending"
+    measures: dict[str, float] = field(default_factory=dict)  # mean over repeats
+    spread: dict[str, float] = field(default_factory=dict)  # standard deviation over repeats
+    error: str | None = None
+    repeats_left: tuple[int, ...] = ()
+    curves: dict[str, list[float]] = field(default_factory=dict)  # measure → after 1, 2, … rounds; nan where not judged
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one training of a trial gave: measures, or the reason why not."""
+
+    trial: int
+    repeat: int
+    measures: dict[str, float]
+    error: str | None = None
+    curves: dict[str, list[float]] = field(default_factory=dict)
+
+
+def history_of(trials: Sequence[Trial], measures: Sequence[str], space: Space | None = None, free: str | None = None) -> History:
+    """Return finished trials as a history; a failed one has nan for objectives.
+
+    Where a variable of the space is free along a run, the history also holds what runs showed on the way.
+    """
+    n = len(trials)
+    x = np.array([t.point for t in trials], dtype=np.float64).reshape(n, len(trials[0].point) if trials else len(space or ()))
+    rows = [[t.measures.get(m, math.nan) if t.state == "done" else math.nan for m in measures] for t in trials]
+    y = np.array(rows, dtype=np.float64).reshape(n, len(measures))
+    batch = np.array([t.batch for t in trials], dtype=np.int64)
+    if space is None or free is None:
+        return History(x, y, batch)
+    return History(x, y, batch, *_on_the_way(trials, measures, space, free))
+
+
+def _on_the_way(trials: Sequence[Trial], measures: Sequence[str], space: Space,
+                free: str) -> tuple[FloatArray, FloatArray, NDArray[np.int64]]:
+    """Return what runs showed at smaller values of the free variable: points [e,d], objectives [e,m], trials [e]."""
+    place = space.names.index(free)
+    points, values, of = [], [], []
+    for i, trial in enumerate(trials):
+        for value, shown in along(trial, measures, free, int(least(space.variables[place]))):
+            point = list(trial.point)
+            point[place] = space.variables[place].encode(value)
+            points.append(point)
+            values.append(shown)
+            of.append(i)
+    return (np.array(points, dtype=np.float64).reshape(-1, len(space)), np.array(values, dtype=np.float64).reshape(-1, len(measures)),
+            np.array(of, dtype=np.int64))
+
+
+def along(trial: Trial, measures: Sequence[str], free: str, first: int) -> Iterator[tuple[int, list[float]]]:
+    """Yield each smaller value of the free variable, from its first, with what the run showed there of these measures."""
+    if trial.state != "done" or any(m not in trial.curves for m in measures):
+        return
+    for value in range(first, int(trial.settings[free])):
+        shown = [trial.curves[m][value - 1] for m in measures]
+        if all(map(math.isfinite, shown)):
+            yield value, shown
+
+
+def read_curves(text: str | None) -> dict[str, list[float]]:
+    """Return curves as JSON holds them."""
+    return {name: [math.nan if v is None else v for v in values] for name, values in json.loads(text or "{}").items()}
+
+
+def write_curves(curves: Mapping[str, Sequence[float]]) -> str | None:
+    """Return curves as JSON, None for none."""
+    rows = {name: [float(v) if math.isfinite(v) else None for v in values] for name, values in curves.items()}
+    return json.dumps(rows) if rows else None
+
+
+def mean_curves(repeats: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:
+    """Return the mean over repeats after every round."""
+    names = [name for name in repeats[0] if all(name in r for r in repeats)]
+    return {name: [mean(values) for values in zip(*(r[name] for r in repeats), strict=False)] for name in names}
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean, without overflow on the way."""
+    return math.fsum(v / len(values) for v in values)
+
+
+def deviation(values: Sequence[float], middle: float) -> float:
+    """Return the sample standard deviation, 0 for a single value."""
+    return math.hypot(*((v - middle) / math.sqrt(max(1, len(values) - 1)) for v in values))
