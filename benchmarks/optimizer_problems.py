@@ -77,7 +77,7 @@ def synthetic() -> Synthetic:
         speed = 0.12 * c["learning_rate"] / 0.1 * np.exp(1 - c["learning_rate"] / 0.1)
         learned = 1 - np.exp(-speed * c["rounds"])
         most = 0.82 - 0.25 * np.exp(-c["width"] / 40)
-        kept = np.exp(-(c["sigma"] ** 2) * c["rounds"] ** 0.5 / (c["q"] * 1.2))  # of the signal, under noise
+        kept = 1 / (1 + c["sigma"] ** 2 * c["rounds"] ** 0.5 / (4 * c["q"]))  # of the signal, under noise
         return {"error": 0.9 - most * learned * kept}
 
     def closed(c: Columns) -> Columns:

@@ -12,6 +12,8 @@ from fedpareto.optimizers.surrogate import Surrogate, filled, fit
 from fedpareto.problem import Problem
 from fedpareto.space import FloatArray
 
+ROWS = 400  # at most, that are learned from on the way of all runs together
+
 
 def known(problem: Problem, x: FloatArray) -> FloatArray:
     """Return the objectives [n,m] that follow from the settings of the points x [n,d] alone; nan where one has to be measured.
@@ -73,6 +75,7 @@ def compressed(y: FloatArray, bound: float) -> FloatArray:
 def _spaced(history: History, checkpoints: int) -> NDArray[np.int64]:
     """Return the rows of what runs showed on the way that are learned from: so many of each run, closer together at its beginning."""
     rows = [np.empty(0, dtype=np.int64)]
+    checkpoints = min(checkpoints, ROWS // max(1, len(history)))
     for trial in np.unique(history.free_of) if checkpoints else ():
         mine = np.flatnonzero(history.free_of == trial)
         apart = np.abs(history.free_x[mine] - history.x[trial]).sum(axis=1)  # they differ in the free variable only
