@@ -3,7 +3,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint setup clean
+.PHONY: help demo test browser bench lint setup clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -11,8 +11,12 @@ help:  ## list the targets
 demo: $(READY)  ## set up, run the quickstart study, say where the page is
 	$(BIN)/fedpareto run examples/quickstart.toml
 
-test: $(READY)  ## set up, run the tests
+test: $(READY) browser  ## set up, run the tests
 	$(BIN)/python -m pytest
+
+browser:  # for the tests of the report page, where Debian's package can be had; they are skipped without one
+	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
+		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 || true
 
 bench: $(READY) .venv-bench/.ready  ## set up with peers, run the benchmarks (data: FEDPARETO_DATA)
 	@for file in benchmarks/*.py; do echo "== $$file"; .venv-bench/bin/python $$file || exit 1; done

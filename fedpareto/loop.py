@@ -41,6 +41,9 @@ def run(study: Study, db: str | Path | None = None, evaluate: Evaluate = here, w
                 watch(store)
             if len(store) >= study.budget:
                 return store
+            if finished(study, store):
+                store.end_session("the optimizer expects next to nothing of further trials")
+                return store
             propose(study, store)
     except BaseException:
         store.close()
@@ -52,6 +55,14 @@ def known(study: Study, store: Store) -> History:
     problem = study.problem
     done = [t for t in store.trials() if t.state != "pending"]
     return history_of(done, [o.measure for o in problem.objectives], problem.space, getattr(problem, "free", None))
+
+
+def finished(study: Study, store: Store) -> bool:
+    """Say whether the optimizer has had enough, where it has a rule for that; asked between whole batches alone."""
+    rule = getattr(study.optimizer, "finished", None)
+    if rule is None or len(store) % study.optimizer.batch:
+        return False
+    return bool(rule(study.problem, known(study, store), study.seed))
 
 
 def propose(study: Study, store: Store) -> None:

@@ -53,6 +53,7 @@ MIGRATIONS = [
     """
     ALTER TABLE trials ADD COLUMN curves TEXT;   -- JSON: measure → its mean after 1, 2, … rounds, where rounds are searched
     ALTER TABLE repeats ADD COLUMN curves TEXT;  -- JSON: measure → its value after 1, 2, … rounds
+    ALTER TABLE sessions ADD COLUMN ended TEXT;  -- why it ended before its budget, if the optimizer said so
     """,
 ]
 
@@ -254,8 +255,21 @@ class Store:
         """Note that a run starts."""
         started = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
         with self._transaction():
-            self._db.execute("INSERT INTO sessions VALUES (?, 0, ?, ?)", (started, version, budget))
+            self._db.execute("INSERT INTO sessions VALUES (?, 0, ?, ?, NULL)", (started, version, budget))
         self._clock = time.monotonic()
+
+    def end_session(self, why: str) -> None:
+        """Note why a run ended before its budget."""
+        with self._transaction():
+            self._db.execute("UPDATE sessions SET ended = ? WHERE rowid = (SELECT max(rowid) FROM sessions)", (why,))
+
+    @property
+    def ended(self) -> str | None:
+        """Why the last run ended before its budget, if the optimizer said so."""
+        if "ended" not in [row[1] for row in self._rows("PRAGMA table_info(sessions)")]:
+            return None
+        rows = self._rows("SELECT ended FROM sessions ORDER BY rowid DESC LIMIT 1")
+        return str(rows[0][0]) if rows and rows[0][0] else None
 
     def add(self, batch: int, x: FloatArray, settings: Sequence[Mapping[str, Any]]) -> None:
         """Append points x [n,d] of a batch as pending trials."""

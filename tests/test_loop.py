@@ -97,3 +97,26 @@ def test_rows_can_be_read_while_the_study_runs(tmp_path):
 
     run(study, tmp_path / "t.db", watch=look).close()
     assert counts == [4, 8]
+
+
+def test_an_optimizer_with_a_rule_ends_the_run_and_says_so(tmp_path, tiny_study):
+    from dataclasses import dataclass, replace
+
+    from fedpareto import load_study, run
+    from fedpareto.optimizers import Random
+
+    @dataclass(frozen=True)
+    class Easy:
+        batch: int = 2
+
+        def propose(self, problem, history, n, seed):
+            return Random(batch=2).propose(problem, history, n, seed)
+
+        def finished(self, problem, history, seed):
+            return len(history) >= 4
+
+    study = replace(load_study(tiny_study, budget=20), optimizer=Easy())
+    for _ in range(2):  # and again, where it stands
+        with run(study, tmp_path / "easy.db") as store:
+            assert len(store) == 4
+            assert store.ended == "the optimizer expects next to nothing of further trials"

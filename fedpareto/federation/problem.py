@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -126,10 +126,16 @@ class Federation:
         """The variable along which a run tells every smaller value: the rounds, where they are searched."""
         return "rounds" if isinstance(self.training.rounds, Variable) else None
 
-    def known(self, values: Values) -> dict[str, FloatArray]:
-        """Return the measures that follow from the settings alone, name → [n]."""
-        columns = self.columns(values, len(next(iter(values.values()), ())))
-        return {name: m.compute(None, columns) for name, m in MEASURES.items() if m.known and all(need in columns for need in m.needs)}
+    def known(self, values: Values, names: Sequence[str] | None = None) -> dict[str, FloatArray]:
+        """Return the measures that follow from the settings alone, name → [n]: those of objectives unless others are named."""
+        asked = {o.measure for o in self.objectives} if names is None else set(names)
+        wanted = {name: m for name, m in MEASURES.items() if m.known and name in asked}
+        columns = self.columns(values, len(next(iter(values.values()), ())), views=self._views(asked))
+        return {name: m.compute(None, columns) for name, m in wanted.items() if all(need in columns for need in m.needs)}
+
+    def _views(self, names: Collection[str]) -> tuple[str, ...]:
+        """Return the views whose ε these measures ask for."""
+        return tuple(v for v in VIEWS if f"epsilon_{v}" in names or ("epsilon" in names and v == self.privacy.view))
 
     def measure(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]:
         """Train the federations of these settings, name → [n], and return every measure, name → [n]."""
@@ -150,7 +156,7 @@ class Federation:
         also = self._unprotected(values, seeds)
         columns = self.columns(values, n) | also
         names, rounds = _measurable(columns), int(columns["rounds"].max())
-        views = tuple(v for v in VIEWS if f"epsilon_{v}" in on_the_way or ("epsilon" in on_the_way and v == self.privacy.view))
+        views = self._views(on_the_way)
         by_round = [self.columns(values, n, t + 1, views) | also for t in range(rounds)] if on_the_way else []
         out = {name: np.full(n, np.nan) for name in [*names, "diverged_round"]}
         way = {name: np.full((n, rounds), np.nan) for name in on_the_way}
@@ -177,8 +183,14 @@ class Federation:
         if rounds is not None:
             out["rounds"] = np.full(n, float(rounds))
         out["cohort"] = np.array([float(cohort(q, self.data.clients, self.training.sampling)) for q in out["sample_ratio"]])
-        out["parameters"] = np.array([self._parameters(values, i) for i in range(n)], dtype=np.float64)
+        sizes = {key: self._parameters(values, i) for i, key in reversed(list(enumerate(self._widths(values, n))))}
+        out["parameters"] = np.array([sizes[key] for key in self._widths(values, n)], dtype=np.float64)
         return out | self._noise(out) | self._epsilons(out, views)
+
+    def _widths(self, values: Values, n: int) -> list[tuple[Any, ...]]:
+        """Return what is searched of the model in each row; rows that agree in it have models of one size."""
+        names = [v.name for v in searched(self.model)]
+        return [tuple(values[name][i] for name in names) for i in range(n)]
 
     def _parameters(self, values: Values, row: int) -> int:
         data = load(self.data)
@@ -317,7 +329,7 @@ def blocks(seeds: Sequence[int], rows: int, repeats: int) -> Iterator[NDArray[np
         yield from (mine[None, i : i + rows] for i in range(0, len(mine), rows))
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=4096)
 def parameters_of(model: Model, shape: tuple[int, ...], classes: int) -> int:
     """Return the number of parameters of a model, without giving them memory."""
     import torch

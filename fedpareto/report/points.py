@@ -16,7 +16,7 @@ from fedpareto.front import hypervolume, knee, nondominated
 from fedpareto.history import History
 from fedpareto.noise import derive
 from fedpareto.problem import Objective, feasible, reference
-from fedpareto.space import FloatArray
+from fedpareto.space import FloatArray, Values
 from fedpareto.study import Study
 from fedpareto.trials import Trial, history_of
 
@@ -85,7 +85,8 @@ def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list
     if not len(kept):
         return []
     settings = study.problem.space.decode(known.free_x[kept])
-    also = study.problem.known(settings) if hasattr(study.problem, "known") else {}
+    names = [n for n in finished[0].measures if n not in {o.measure for o in objectives}]
+    also = _known(study.problem, settings, names)
     out = []
     for j, i in enumerate(kept):
         measures = {name: float(column[j]) for name, column in also.items()}
@@ -94,6 +95,15 @@ def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list
                                     spread={}, measures=measures)
         out.append(_point(ended, objectives, known.free_y[i], True))
     return out
+
+
+def _known(problem: Any, settings: Values, names: Sequence[str]) -> dict[str, FloatArray]:
+    """Return these measures where the problem knows them without a run."""
+    try:
+        found: dict[str, FloatArray] = problem.known(settings, names)
+        return found
+    except (AttributeError, TypeError):
+        return {}
 
 
 def hypervolumes(known: History, objectives: Sequence[Objective]) -> list[float]:
