@@ -240,3 +240,15 @@ def test_the_example_studies_can_be_read_and_say_what_they_trade(name):
 def test_links_in_python_are_checked_as_in_a_file():
     with pytest.raises(SettingError, match="exactly one of prune_rate and threshold"):
         Chain((Quantization(8), Pruning()))
+
+
+def test_under_poisson_sampling_a_server_that_sees_uploads_counts_the_least_share_of_noise():
+    from fedpareto import Data, Federation, Lr, Objective, Randomization, Training
+    from fedpareto.privacy import epsilon
+    problem = Federation(Data("digits", 25), Lr(), Training(0.1, rounds=4, local_steps=1, sampling="poisson", sample_ratio=0.36),
+                         Randomization(2.0), (Objective("test_error"),))
+    columns = problem.columns({}, 1)
+    common = {"clipping_norm": 1.0, "cohort": 9.0, "clients": 25, "rounds": 4, "sampling": "poisson"}
+    assert columns["epsilon_server"][0] == pytest.approx(float(epsilon(problem.privacy, noise=2.0 * 0.6, view="server", **common)))
+    assert columns["epsilon_secagg"][0] == pytest.approx(float(epsilon(problem.privacy, noise=2.0, view="secagg", **common)))
+    assert problem.guarantee({}, "server").epsilon == pytest.approx(columns["epsilon_server"][0])

@@ -216,10 +216,18 @@ class Federation:
             elif view != "server" and self.training.weighting != "uniform":
                 out[view] = np.full(columns["rounds"].shape, np.nan)
             else:
-                out[view] = epsilon(self.privacy, noise=noise["sigma"], clipping_norm=noise["norm"], cohort=columns["cohort"],
+                out[view] = epsilon(self.privacy, noise=self._own(noise["sigma"], columns, view), clipping_norm=noise["norm"],
+                                    cohort=columns["cohort"],
                                     clients=self.data.clients, rounds=columns["rounds"], sampling=self.training.sampling, view=view)
         headline = {"epsilon": out[self.privacy.view]} if self.privacy.view in out else {}
         return {f"epsilon_{view}": column for view, column in out.items()} | headline
+
+    def _own(self, sigma: FloatArray, columns: dict[str, FloatArray], view: str) -> FloatArray:
+        """Return the noise that counts for each client: under Poisson sampling a cohort of all clients shares that of the expected one,
+        so that a server that sees each upload may see less of it."""
+        if view == "server" and self.training.sampling == "poisson":
+            return np.asarray(sigma * np.sqrt(columns["cohort"] / columns["clients"]))
+        return sigma
 
     def guarantee(self, settings: Mapping[str, Any], view: str | None = None) -> Guarantee | None:
         """Return what is promised of one point, as a statement; None where no noise is added or no bound is known."""
@@ -228,7 +236,7 @@ class Federation:
         known = noise and noise["sigma"][0] > 0 and (view == "server" or self.training.weighting == "uniform")
         if not known:
             return None
-        return guarantee(self.privacy, noise=float(noise["sigma"][0]), clipping_norm=float(noise["norm"][0]),
+        return guarantee(self.privacy, noise=float(self._own(noise["sigma"], columns, view)[0]), clipping_norm=float(noise["norm"][0]),
                          cohort=float(columns["cohort"][0]), clients=self.data.clients, rounds=int(columns["rounds"][0]),
                          sampling=self.training.sampling, view=view)
 
@@ -238,7 +246,8 @@ class Federation:
         noise = self._noise(columns)
         if not noise or not (noise["sigma"] > 0).all() or (self.privacy.view != "server" and self.training.weighting != "uniform"):
             return None
-        return selection_guarantee(self.privacy, noise=noise["sigma"], clipping_norm=noise["norm"], cohort=columns["cohort"],
+        return selection_guarantee(self.privacy, noise=self._own(noise["sigma"], columns, self.privacy.view), clipping_norm=noise["norm"],
+                                   cohort=columns["cohort"],
                                    clients=self.data.clients, rounds=columns["rounds"], sampling=self.training.sampling,
                                    trials=len(tried), repeats=repeats)
 
