@@ -6,19 +6,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpareto.front import hypervolume, nondominated
+from fedpareto.front import hypervolume
 from fedpareto.history import History
 from fedpareto.noise import derive, rng
 from fedpareto.optimizers.candidates import climb, pool
-from fedpareto.optimizers.composite import Composite, known, learn
+from fedpareto.optimizers.composite import Composite, known, learn, spaced
 from fedpareto.optimizers.improvement import boxes, expected_improvement, probability_within
 from fedpareto.optimizers.random import start
 from fedpareto.optimizers.surrogate import torch_alone
 from fedpareto.problem import Problem, limits, reference
-from fedpareto.settings import setting
+from fedpareto.settings import least, setting
 from fedpareto.space import FloatArray
 
 DESIGN = 4096  # points that the first batch is chosen from
+BINS = 8  # into which each known objective is cut
+PATH = 12  # points that stand for all that a run tells on the way
+WORTHWHILE = 0.1  # a run goes on while its end is expected to add this share of the best point's gain
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class Bayesian:
     start: int = setting(5, help="points chosen before anything is learned, spread over what is known", at_least=1, at_most=10_000,
                          search=False)
     candidates: int = setting(3000, help="points among which each next one is sought", at_least=10, at_most=1_000_000, search=False)
-    checkpoints: int = setting(20, help="at most, rounds of a run that are learned from, beside its last", at_least=0, at_most=1000, search=False)
+    checkpoints: int = setting(20, help="at most, rounds of a run that are learned from, beside its last", at_least=0, at_most=1000,
+                               search=False)
     tolerance: float = setting(0.0, help="stop when the next point is expected to add less than this share to the hypervolume; 0: never",
                                at_least=0, at_most=1, search=False)
 
@@ -41,7 +45,7 @@ class Bayesian:
         if len(problem.space) == 0:
             return np.empty((n, 0))
         if len(history) < self.start or history.failed.all():
-            return design(problem, n, seed, skip=len(history))
+            return design(problem, n, seed, len(history), self.start)
         with torch_alone(seed):
             return self._chosen(problem, history, n, seed)[0]
 
@@ -55,23 +59,19 @@ class Bayesian:
 
     def _chosen(self, problem: Problem, history: History, n: int, seed: int) -> tuple[FloatArray, list[float], float]:
         """Return points [n,d], each the best once those before it are believed to be as predicted; their gains; the hypervolume so far."""
-        model = learn(problem, history, self.checkpoints)
-        draw = rng(seed, "bayesian", len(history))
-        x = history.x[~history.failed]
-        corner, within = reference(problem.objectives), limits(problem.objectives)
-        mean = model.predict(x)[0]
-        held = (mean <= within).all(axis=1)
-        best = x[held][nondominated(mean[held])] if held.any() else x
-        options = pool(problem.space, best, self.candidates, derive(seed, "pool", len(history)), draw)
+        model, draw = learn(problem, history, self.checkpoints), rng(seed, "bayesian", len(history))
+        told = np.vstack([history.x[~history.failed], history.free_x[spaced(history, PATH, even=True)]])
+        front = model.front(told)
+        found = hypervolume(front, reference(problem.objectives))
+        options = pool(problem.space, model.best(told), self.candidates, derive(seed, "pool", len(history)), draw)
         taken, gains = history.x, []
-        found = hypervolume(mean[held], corner)
         for _ in range(n):
-            front = model.predict(np.vstack([x, taken[len(history) :]]))[0]
-            score = _Score(model, front[(front <= within).all(axis=1)], taken, options)
-            point = climb(problem.space, score.sorted(options), score, draw)
+            score = _Score(model, front, taken, options)
+            point = _prolonged(problem, climb(problem.space, score.sorted(options), score, draw), score)
             gains.append(float(score.gain(point[None])[0]))
-            taken = np.vstack([taken, point])
-            model = model.believe(point[None])
+            path = on_the_way(problem, point)
+            taken, told, model = np.vstack([taken, point]), np.vstack([told, path]), model.believe(path)
+            front = model.front(told)
         return taken[len(history) :], gains, found
 
 
@@ -101,13 +101,41 @@ class _Score:
         return x[np.argsort(-self(x), kind="stable")[:keep]]
 
 
-def design(problem: Problem, n: int, seed: int, skip: int = 0) -> FloatArray:
-    """Return n first points [n,d], after `skip` others: spread over what is known within limits, and over the cube.
+def on_the_way(problem: Problem, point: FloatArray) -> FloatArray:
+    """Return the point [d] and, where a variable is free along its run, a few at smaller values of it: [k,d]."""
+    free = getattr(problem, "free", None)
+    if free not in problem.space.names:
+        return point[None]
+    place = problem.space.names.index(free)
+    low = problem.space.variables[place].encode(least(problem.space.variables[place]))
+    path = np.tile(point, (PATH, 1))
+    path[:, place] = np.linspace(low, point[place], PATH)
+    return np.unique(problem.space.snap(path), axis=0)
 
-    Without known objectives it is a Sobol sequence.
+
+def _prolonged(problem: Problem, point: FloatArray, score: _Score) -> FloatArray:
+    """Return the point [d] with its run as long as its end is still worth something: the run tells the shorter ones too."""
+    free = getattr(problem, "free", None)
+    if free not in problem.space.names or score.hopeless:
+        return point
+    place = problem.space.names.index(free)
+    longer = np.tile(point, (PATH, 1))
+    longer[:, place] = np.linspace(point[place], 1.0, PATH)
+    longer = problem.space.snap(longer)
+    worth = score(longer)
+    return np.asarray(longer[np.flatnonzero(worth >= WORTHWHILE * worth[0])[-1]])
+
+
+def design(problem: Problem, n: int, seed: int, skip: int = 0, total: int = 0) -> FloatArray:
+    """Return n first points [n,d] of `total`, after `skip` others: spread over what is known within limits, and over the cube.
+
+    Along a free variable they keep to the upper half, since a long run tells what a short one would. Without known objectives it is a
+    Sobol sequence.
     """
     space = problem.space
-    x = space.snap(start("sobol", len(space), DESIGN, seed))
+    free = np.array([v.name == getattr(problem, "free", None) for v in space.variables])
+    x = start("sobol", len(space), DESIGN, seed)
+    x = space.snap(np.where(free, (1 + x) / 2, x))
     y = known(problem, x)
     told = np.asarray(~np.isnan(y).any(axis=0))
     if not told.any():
@@ -116,7 +144,7 @@ def design(problem: Problem, n: int, seed: int, skip: int = 0) -> FloatArray:
     excess = np.maximum(y - np.minimum(limits(objectives), reference(objectives)), 0.0).sum(axis=1)
     inside = excess <= max(0.0, float(np.sort(excess)[min(skip + n, len(x)) - 1]))  # the nearest, where too few are within
     x, y = x[inside], np.where(np.isfinite(y[inside]), y[inside], np.finfo(np.float64).max / 4)
-    return _spread(_unit(y), x, skip + n)[skip:]
+    return _spread(_unit(y), x, max(total, skip + n), seed)[skip : skip + n]
 
 
 def _unit(y: FloatArray) -> FloatArray:
@@ -125,12 +153,14 @@ def _unit(y: FloatArray) -> FloatArray:
     return np.asarray((y - low) / np.where(high > low, high - low, 1.0))
 
 
-def _spread(y: FloatArray, x: FloatArray, n: int) -> FloatArray:
-    """Return n rows of x [k,d], each as far as possible from those before it, in y [k,m] first and in x as well."""
+def _spread(y: FloatArray, x: FloatArray, n: int, seed: int) -> FloatArray:
+    """Return the n rows of x [k,d] nearest to the centres of as many clusters, in y [k,m] first and in x as well."""
+    from sklearn.cluster import KMeans
+
     where = np.hstack([y / np.sqrt(y.shape[1]), 0.3 * x / np.sqrt(x.shape[1])])
-    chosen = [int(np.argmin(((where - np.median(where, axis=0)) ** 2).sum(axis=1)))]
-    gap = np.full(len(x), np.inf)
-    while len(chosen) < n:
-        gap = np.minimum(gap, ((where - where[chosen[-1]]) ** 2).sum(axis=1))
-        chosen.append(int(np.argmax(gap)))
-    return np.asarray(x[chosen])
+    if len(np.unique(where, axis=0)) < n:
+        return x[np.arange(n) % len(x)]
+    _, bin_, count = np.unique(np.minimum((y * BINS).astype(np.int64), BINS - 1), axis=0, return_inverse=True, return_counts=True)
+    even = 1 / count[bin_]  # every part of what is known weighs the same, however much of the cube leads there
+    centres = KMeans(n, n_init=2, random_state=derive(seed, "design") % 2**32).fit(where, sample_weight=even).cluster_centers_
+    return x[[int(np.argmin(((where - c) ** 2).sum(axis=1))) for c in centres]]

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpareto.front import nondominated
 from fedpareto.history import History
 from fedpareto.optimizers.surrogate import Surrogate, filled, fit
-from fedpareto.problem import Problem
+from fedpareto.problem import Problem, limits
 from fedpareto.space import FloatArray
 
 ROWS = 400  # at most, that are learned from on the way of all runs together
@@ -45,6 +46,18 @@ class Composite:
             mean[:, j], sd[:, j] = surrogate.predict(x)
         return mean, sd
 
+    def front(self, x: FloatArray) -> FloatArray:
+        """Return the objectives [k,m] expected at those of the points x [n,d] that are expected to be within limits and beaten by none."""
+        y = self.predict(x)[0]
+        y = y[(y <= limits(self.problem.objectives)).all(axis=1)]
+        return y[nondominated(y)]
+
+    def best(self, x: FloatArray) -> FloatArray:
+        """Return those points [k,d], or all of x [n,d] where none is within limits."""
+        y = self.predict(x)[0]
+        held = (y <= limits(self.problem.objectives)).all(axis=1)
+        return x[held][nondominated(y[held])] if held.any() else x
+
     def believe(self, x: FloatArray) -> Composite:
         """Return the model as if its means had been measured at x [n,d]."""
         return replace(self, learned={j: surrogate.believe(x) for j, surrogate in self.learned.items()})
@@ -53,7 +66,7 @@ class Composite:
 def learn(problem: Problem, history: History, checkpoints: int = 0, compress: bool = True, warp: bool = True) -> Composite:
     """Fit a process to each objective that is not known, on every trial and a few checkpoints of each run."""
     given = known(problem, history.x[:1])
-    free = _spaced(history, checkpoints)
+    free = spaced(history, min(checkpoints, ROWS // max(1, len(history))))
     x = np.vstack([history.x, history.free_x[free]])
     learned = {}
     for j in np.flatnonzero(np.isnan(given).any(axis=0)):
@@ -72,13 +85,12 @@ def compressed(y: FloatArray, bound: float) -> FloatArray:
     return np.where(y > bound, bound + unit * np.log1p((np.maximum(y, bound) - bound) / unit), y) if unit > 0 else y
 
 
-def _spaced(history: History, checkpoints: int) -> NDArray[np.int64]:
-    """Return the rows of what runs showed on the way that are learned from: so many of each run, closer together at its beginning."""
+def spaced(history: History, count: int, even: bool = False) -> NDArray[np.int64]:
+    """Return the rows [e] of what runs showed on the way, so many of each: evenly, or closer together at a run's beginning."""
     rows = [np.empty(0, dtype=np.int64)]
-    checkpoints = min(checkpoints, ROWS // max(1, len(history)))
-    for trial in np.unique(history.free_of) if checkpoints else ():
+    for trial in np.unique(history.free_of) if count else ():
         mine = np.flatnonzero(history.free_of == trial)
         apart = np.abs(history.free_x[mine] - history.x[trial]).sum(axis=1)  # they differ in the free variable only
-        mine = mine[np.argsort(-apart, kind="stable")]
-        rows.append(mine[np.unique(np.geomspace(1, len(mine) + 1, checkpoints + 1)[:-1].astype(np.int64)) - 1])
+        places = np.linspace(1, len(mine), count) if even else np.geomspace(1, len(mine) + 1, count + 1)[:-1]
+        rows.append(mine[np.argsort(-apart, kind="stable")][np.unique(places.astype(np.int64)) - 1])
     return np.concatenate(rows)

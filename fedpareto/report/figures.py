@@ -1,8 +1,8 @@
-"""Figures as PNG files, for a paper or a slide."""
+"""Figures as PNG or SVG files, for a paper or a slide."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,32 +16,37 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#9aa0a6"  # apart for colour-blind readers
+PURPLE = "#cc79a7"
 CLASSES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866", "#44bb99", "#222255")
 MOST_CLIENTS = 50
+STYLE: dict[Any, Any] = {"font.size": 10, "axes.labelsize": 11, "axes.titlesize": 12, "svg.fonttype": "none", "svg.hashsalt": "fedpareto"}
 
 
-def write_figures(seen: View, stem: Path) -> list[Path]:
-    """Write the front, the hypervolume and the split as PNG files beside each other and return their paths."""
-    drawn: dict[str, Callable[[Axes, View], None]] = {"front": draw_front, "hypervolume": draw_hypervolume}
-    if split_table(seen) is not None:
-        drawn["split"] = draw_split
-    return [save(draw, seen, stem.with_name(f"{stem.name}-{name}.png")) for name, draw in drawn.items()]
+def write_figures(seen: View, stem: Path, kinds: Collection[str] = ("png",),
+                  plots: Collection[str] = ("front", "hypervolume", "split")) -> list[Path]:
+    """Write plots of a study beside each other, as PNG or SVG files, and return their paths; what a study cannot show is left out."""
+    can = {"split": lambda: split_table(seen) is not None, "settings": lambda: len(_dimensions(seen)) > 1,
+           "clients": lambda: bool(_clients(seen))}
+    drawn = [name for name in plots if can.get(name, lambda: True)()]
+    return [save(PLOTS[name], seen, stem.with_name(f"{stem.name}-{name}.{kind}")) for name in drawn for kind in kinds]
 
 
 def save(draw: Callable[[Axes, Any], None], seen: Any, path: Path) -> Path:
     """Draw on fresh axes, write the figure and return its path."""
     try:
+        from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingPackage("matplotlib", "figures", "drawing PNG figures") from None
-    figure = Figure(figsize=(7.2, 4.6), dpi=160, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25)
-    draw(axes, seen)
-    figure.savefig(path, metadata={"Software": "fedpareto"})
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 4.6), dpi=160, layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+        draw(axes, seen)
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {"Software": "fedpareto"})
     return path
 
 
@@ -61,29 +66,47 @@ def draw_front(axes: Axes, seen: View) -> None:
     for label, points, edge, face in groups:
         if points:
             axes.scatter(*_xy(points, seen), s=16, edgecolors=edge, facecolors=face, linewidths=0.8, label=label)
-    for label, front, colour in _fronts(seen):
+    for label, front, colour, shape in _fronts(seen):
         x, y = _xy(front, seen)
         if len(seen.objectives) > 1:
             axes.step(x, y, where="post", color=colour, alpha=0.5)
-        axes.scatter(x, y, s=30, color=colour, label=label, zorder=3)
+        axes.scatter(x, y, s=30, color=colour, marker=shape, label=label, zorder=3)
     if seen.recommended:
         axes.scatter(*_xy([seen.recommended], seen), s=170, facecolors="none", edgecolors=ORANGE, linewidths=2.2,
                      label=f"recommended (trial {seen.recommended.trial})", zorder=4)
+    _fit(axes, seen)
     _label(axes, seen)
     axes.legend(frameon=False, fontsize=9)
     axes.set_title(f"{seen.study.name}: {seen.evaluations} trials", loc="left", fontsize=12)
 
 
-def _fronts(seen: View) -> list[tuple[str, list[Point], str]]:
+def _fit(axes: Axes, seen: View) -> None:
+    """Make an axis logarithmic where values span more than two decades; else let outliers not squash the front."""
+    if not seen.front or len(seen.objectives) == 1:
+        return
+    sides: list[tuple[Callable[..., Any], Callable[..., Any]]] = [(axes.set_xscale, axes.set_xlim), (axes.set_yscale, axes.set_ylim)]
+    for (scale, limit), among, front, which in zip(sides, _xy(seen.points, seen), _xy(seen.front, seen), (1, 0), strict=True):
+        values, own = [v for v in among if np.isfinite(v)], seen.objectives[which].limit
+        low, high = min(values, default=0.0), max(values, default=0.0)
+        if low > 0 and high / low > 100:
+            scale("log")
+            continue
+        last = max([*front, *([] if own is None else [own])])
+        most = max(last, min(float(np.quantile(values, 0.95)), min(front) + 3 * (last - min(front))))
+        if np.isfinite(most) and high - low > 1.3 * (most - low) > 0:
+            limit(low - 0.04 * (most - low), most + 0.04 * (most - low))
+
+
+def _fronts(seen: View) -> list[tuple[str, list[Point], str, str]]:
     """Return the front; of three objectives, one for each of three budgets of the third."""
     if len(seen.objectives) < 3 or not seen.front:
-        return [("Pareto front", _in_order(seen.front, seen), BLUE)]
+        return [("Pareto front", _in_order(seen.front, seen), BLUE, "o")]
     third = seen.objectives[2].name
     budgets = np.quantile([p.objectives[third] for p in seen.front], [0.33, 0.67, 1.0])
     out = []
-    for budget, colour in zip(budgets, (GREEN, "#cc79a7", BLUE), strict=True):
+    for budget, colour, shape in zip(budgets, (GREEN, PURPLE, BLUE), ("o", "s", "^"), strict=True):
         within = [p for p in seen.front if p.objectives[third] <= budget]
-        out.append((f"{third} ≤ {budget:.3g}", _in_order(best(within, seen.objectives[:2]), seen), colour))
+        out.append((f"{third} ≤ {budget:.3g}", _in_order(best(within, seen.objectives[:2]), seen), colour, shape))
     return out
 
 
@@ -126,3 +149,62 @@ def draw_split(axes: Axes, seen: View) -> None:
     axes.set_title("who holds what, by class, in the first repeat", loc="left", fontsize=12)
     if table.shape[1] <= len(CLASSES):
         axes.legend(frameon=False, fontsize=8, ncols=1, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def _dimensions(seen: View) -> list[tuple[str, list[float]]]:
+    """Return what a line of parallel coordinates passes: settings that differ, as numbers, and objectives."""
+    def numbers(values: Sequence[Any]) -> list[float]:
+        if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+            return [float(v) for v in values]
+        choices = sorted(set(map(str, values)))
+        return [float(choices.index(str(v))) for v in values]
+
+    names = seen.points[0].settings if seen.points else {}
+    settings = [(name, numbers([p.settings[name] for p in seen.points])) for name in names]
+    goals = [(o.name, [p.objectives[o.name] for p in seen.points]) for o in seen.objectives]
+    return [(name, values) for name, values in [*settings, *goals] if seen.points and min(values) < max(values)]
+
+
+def draw_settings(axes: Axes, seen: View) -> None:
+    """Draw each trial as a line through its settings and objectives, each from its least to its most; the front in colour."""
+    dimensions = _dimensions(seen)
+    lines = np.column_stack([_unit(values) for _, values in dimensions])  # [n, dimensions]
+    front = set(map(id, seen.front))
+    for line, point in sorted(zip(lines, seen.points, strict=True), key=lambda pair: (pair[1] is seen.recommended, id(pair[1]) in front)):
+        mine = (ORANGE, 1.0, 2.4) if point is seen.recommended else (BLUE, 0.5, 1.0) if id(point) in front else (GREY, 0.15, 0.7)
+        axes.plot(line, color=mine[0], alpha=mine[1], linewidth=mine[2])
+    labels = ["\n".join([*name.split("_"), f"{min(values):.3g} to {max(values):.3g}"]) for name, values in dimensions]
+    axes.set_xticks(range(len(dimensions)), labels, fontsize=8)
+    axes.set_yticks([])
+    axes.grid(axis="x", alpha=0.6)
+    axes.set_title("settings and objectives: the front, and the recommended trial", loc="left", fontsize=12)
+
+
+def _unit(values: Iterable[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return values between 0 and 1, by their logarithm where they span more than two decades."""
+    x = np.asarray(list(values), dtype=np.float64)
+    x = np.log(x) if x.min() > 0 and x.max() / x.min() > 100 else x
+    return np.asarray((x - x.min()) / (x.max() - x.min()))
+
+
+def _clients(seen: View) -> list[Point]:
+    """Return the points of the front of which the worst client is known, from the best on average."""
+    told = [p for p in seen.front if np.isfinite(p.measures.get("test_error_worst", np.nan))]
+    return sorted(told, key=lambda p: p.measures["test_error"])
+
+
+def draw_clients(axes: Axes, seen: View) -> None:
+    """Draw the test error of the average and of the worst client along the front, with its spread over repeats."""
+    points = _clients(seen)
+    for name, label, shape, colour in (("test_error", "average", "o", BLUE), ("test_error_worst", "worst client", "^", ORANGE)):
+        axes.errorbar(range(len(points)), [p.measures[name] for p in points], [p.spread.get(name, 0.0) for p in points], fmt=shape,
+                      color=colour, markersize=5, elinewidth=0.9, capsize=2, label=label)
+    axes.set_xticks([])
+    axes.set_xlabel("points of the front, in order")
+    axes.set_ylabel("test error")
+    axes.set_title("the average and the worst client along the front", loc="left", fontsize=12)
+    axes.legend(frameon=False, fontsize=9)
+
+
+PLOTS: dict[str, Callable[[Axes, View], None]] = {"front": draw_front, "hypervolume": draw_hypervolume, "split": draw_split,
+                                                  "settings": draw_settings, "clients": draw_clients}

@@ -1,208 +1,250 @@
-"use strict";
-const data = JSON.parse(document.getElementById("data").textContent);
-const byId = (id) => document.getElementById(id);
-const goals = data.objectives.map((o) => o.name);
-const short = (v) => (typeof v === "number" ? String(Number(v.toPrecision(4))) : String(v));
+// What the reader has chosen, and what follows when it changes.
+const state = { x: null, y: null, third: null, log: { x: null, y: null }, all: false, limits: {}, pick: null, picked: null, best: null,
+  near: null, inside: null, worst: null, more: false, shown: undefined };
+const shownIndex = () => state.picked ?? state.best;
+const insideNow = () => state.inside;
+const limitOf = (o) => state.limits[o.name] ?? o.limit;
 
-// A promise rounds up.
-function up(v) {
-  if (v === null || v === undefined) return "none";
-  const unit = 10 ** (Math.floor(Math.log10(v)) - 3);
-  return Number((Math.ceil((v / unit) * (1 - 1e-12)) * unit).toPrecision(12));
-}
-const epsilon = (p) => up(p.measures.epsilon);
-const goal = (p, o) => (o.up ? up(p.objectives[o.name]) : p.objectives[o.name]);
-
-function node(parent, name, attributes, text) {
-  const svg = ["svg", "g", "circle", "line", "path", "text", "rect"].includes(name);
-  const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes || {})) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text;
-  parent.appendChild(made);
-  return made;
+// How far a limit can usefully move: from the least on the front to the study's own limit, or to the most that was measured.
+function roomOf(o) {
+  const [low, high] = ends(data.points.front.map((i) => objectiveOf(i, o)).filter((v) => v !== null));
+  return { low, high: o.limit ?? Math.max(high, ends(Array.from(numbers(`o:${o.name}`)).filter(isFinite))[1]) };
 }
 
-function ticks(low, high) {
-  const raw = (high - low) / 6;
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((k) => k * power).find((s) => s >= raw);
-  const out = [];
-  for (let v = Math.ceil(low / step) * step; v <= high + step * 1e-9; v += step) out.push(Number(v.toPrecision(10)));
-  return out;
+// The study's own limits must hold, so a limit here can only be tighter; beyond them, or beyond every trial, it is let go.
+function setLimit(o, value) {
+  const v = value === null ? null : Number(value.toPrecision(4));
+  if (v === null || !isFinite(v) || v >= roomOf(o).high) delete state.limits[o.name];
+  else state.limits[o.name] = v;
+  soon();
 }
 
-function extent(values) {
-  const low = Math.min(...values), high = Math.max(...values);
-  const pad = (high - low) * 0.05 || Math.abs(high) * 0.05 || 1;
-  return [low - pad, high + pad];
+function choose(i) {
+  state.pick = i === null ? null : nameOf(i);
+  refresh();
 }
 
-// Axes, grid and labels; returns the two scales and the drawing to add to.
-function frame(box, xs, ys, xLabel, yLabel, height) {
-  const W = 1000, H = height, left = 70, right = 20, top = 14, bottom = 48;
-  const svg = node(box, "svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `${yLabel} against ${xLabel}` });
-  const X = (v) => left + ((v - xs[0]) / (xs[1] - xs[0])) * (W - left - right);
-  const Y = (v) => H - bottom - ((v - ys[0]) / (ys[1] - ys[0])) * (H - top - bottom);
-  for (const v of ticks(...xs)) {
-    node(svg, "line", { x1: X(v), x2: X(v), y1: top, y2: H - bottom, class: "grid" });
-    node(svg, "text", { x: X(v), y: H - bottom + 18, "text-anchor": "middle" }, short(v));
-  }
-  for (const v of ticks(...ys)) {
-    node(svg, "line", { x1: left, x2: W - right, y1: Y(v), y2: Y(v), class: "grid" });
-    node(svg, "text", { x: left - 8, y: Y(v) + 4, "text-anchor": "end" }, short(v));
-  }
-  node(svg, "text", { x: (left + W - right) / 2, y: H - 8, "text-anchor": "middle", class: "axis" }, xLabel);
-  node(svg, "text", { x: 16, y: (top + H - bottom) / 2, "text-anchor": "middle", class: "axis",
-    transform: `rotate(-90 16 ${(top + H - bottom) / 2})` }, yLabel);
-  return { svg, X, Y, W, H, left, right, top, bottom };
+// Ring a point and say what it is.
+function look(i, x, y) {
+  if (i === null) hideTip();
+  else showTip(describe(i), x, y);
+  if (i === state.near) return;
+  state.near = i;
+  paintRings();
+  paintParallel();
 }
 
-function hover(plot, marks, label) {
-  const tip = byId("tip");
-  plot.svg.addEventListener("pointermove", (event) => {
-    const box = plot.svg.getBoundingClientRect();
-    const x = ((event.clientX - box.left) / box.width) * plot.W, y = ((event.clientY - box.top) / box.height) * plot.H;
-    let near = null, best = 900;
-    for (const mark of marks) {
-      const d = (mark.x - x) ** 2 + (mark.y - y) ** 2;
-      if (d < best) [near, best] = [mark, d];
-    }
-    tip.hidden = !near;
-    if (!near) return;
-    tip.textContent = label(near.of);
-    const wide = tip.offsetWidth, high = tip.offsetHeight;
-    tip.style.left = `${Math.max(4, Math.min(event.clientX + 14, innerWidth - wide - 8))}px`;
-    tip.style.top = `${Math.max(4, Math.min(event.clientY + 14, innerHeight - high - 8))}px`;
+let waiting = false;
+function soon() {
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(() => {
+    waiting = false;
+    refresh();
   });
-  plot.svg.addEventListener("pointerleave", () => { tip.hidden = true; });
 }
 
-function describe(p) {
-  const spread = (name) => {
-    const s = p.spread[name];
-    return s ? ` ± ${short(s)}` : "";
-  };
-  const rows = [`trial ${p.trial}${p.front ? ", on the front" : ""}${p.feasible ? "" : ", outside the limits"}`];
-  for (const o of data.objectives) rows.push(`${o.name}: ${short(goal(p, o))}`);
-  rows.push("");
-  for (const [k, v] of Object.entries(p.settings)) rows.push(`${k}: ${short(v)}`);
-  rows.push("");
-  for (const [k, v] of Object.entries(p.measures)) if (v !== null) rows.push(`${k}: ${short(k.startsWith("epsilon") ? up(v) : v)}${spread(k)}`);
-  return rows.join("\n");
+// Follow a change of limits or pick: paint again, and say again what is said of the chosen point.
+function refresh() {
+  const { index, why } = recommend(state.limits);
+  state.best = index;
+  state.picked = state.pick === null ? null : indexOf(state.pick);
+  state.inside = insideOf(state.limits);
+  paintFront();
+  paintParallel();
+  paintTable();
+  paintLimitRows();
+  const i = shownIndex();
+  showChoice(i, why);
+  byId("commands").textContent = commandsOf();
+  if (i === state.shown) return;
+  state.shown = i;
+  for (const of of document.querySelectorAll(".of")) of.textContent = i === null ? "" : `of ${title(i)}`;
+  showPrivacy(i);
+  showCost(i);
+  drawClients(i);
+  showSettings(i);
 }
 
-function drawFront() {
-  if (!data.points.length) return void node(byId("front"), "p", {}, "No trial was measured.");
-  const [yName, xName] = goals;
-  const xOf = (p) => (xName ? p.objectives[xName] : p.trial), yOf = (p) => p.objectives[yName];
-  const limits = data.objectives.map((o) => o.limit);
-  const xs = extent([...data.points.map(xOf), ...(limits[1] != null ? [limits[1]] : [])]);
-  const ys = extent([...data.points.map(yOf), ...(limits[0] != null ? [limits[0]] : [])]);
-  const plot = frame(byId("front"), xs, ys, xName ? data.objectives[1].heading : "trial", data.objectives[0].heading, 520);
-  if (xName && limits[1] != null) node(plot.svg, "line", { x1: plot.X(limits[1]), x2: plot.X(limits[1]), y1: plot.top, y2: plot.H - plot.bottom, class: "limit" });
-  if (limits[0] != null) node(plot.svg, "line", { x1: plot.left, x2: plot.W - plot.right, y1: plot.Y(limits[0]), y2: plot.Y(limits[0]), class: "limit" });
-  const marks = [...data.points].sort((a, b) => a.front - b.front).map((p) => {
-    const x = plot.X(xOf(p)), y = plot.Y(yOf(p));
-    const style = p.front ? "fill:var(--front)" : p.feasible ? "fill:var(--other);opacity:.55" : "fill:none;stroke:var(--other);opacity:.7";
-    node(plot.svg, "circle", { cx: x, cy: y, r: p.front ? 5 : 3.5, style, "data-trial": p.trial });
-    if (p.recommended) node(plot.svg, "circle", { cx: x, cy: y, r: 10, style: "fill:none;stroke:var(--pick);stroke-width:2.5" });
-    return { x, y, of: p };
-  });
-  if (xName) for (const front of fronts()) step(plot, front.map((p) => [plot.X(xOf(p)), plot.Y(yOf(p))]));
-  hover(plot, marks, describe);
-  const items = [["var(--front)", "Pareto front"], ["var(--other)", "within the limits"], ["none;border:1px solid var(--other)", "outside the limits"], ["none;border:2px solid var(--pick)", "recommended"]];
-  for (const [style, text] of items) {
-    const item = node(byId("legend"), "span", {});
-    node(item, "i", { style: `background:${style}` });
-    item.append(text);
+function options(select, groups, chosen, say) {
+  select.replaceChildren();
+  for (const [name, keys] of groups) {
+    const parent = name ? node(select, "optgroup", { label: name }) : select;
+    for (const key of keys) node(parent, "option", { value: key }, say(key));
+  }
+  select.value = chosen;
+}
+
+function drawControls() {
+  const groups = quantities(), all = groups.flatMap(([, keys]) => keys), goals = data.objectives.map((o) => `o:${o.name}`);
+  if (!all.includes(state.y)) state.y = goals[0];
+  if (!all.includes(state.x)) state.x = goals[1] || "t:trial";
+  options(byId("y-axis"), groups, state.y, label);
+  options(byId("x-axis"), groups, state.x, label);
+  const left = data.objectives.map((o) => o.name).filter((n) => ![state.x, state.y].includes(`o:${n}`));
+  const both = objectiveAt(state.x) && objectiveAt(state.y) && state.x !== state.y;
+  state.third = both && left.length ? (left.includes(state.third) ? state.third : left[0]) : null;
+  byId("third-label").hidden = !state.third;
+  options(byId("third"), [["", left]], state.third, (n) => n);
+}
+
+// A slider and a number for the limit of each objective.
+function drawLimitRows() {
+  const box = byId("limit-rows");
+  box.replaceChildren();
+  byId("limits").hidden = !data.points.front.some((i) => data.points.feasible[i]);
+  for (const o of data.objectives) {
+    const row = node(box, "div", { class: "limit-row", "data-name": o.name });
+    const own = o.limit === null ? "" : ` (study: ≤ ${short(o.limit)})`;
+    node(row, "label", { for: `limit-${o.name}` }, `${o.name}${own}`);
+    const slider = node(row, "input", { type: "range", min: 0, max: 1000, "aria-label": `limit of ${o.name}, slider` });
+    const number = node(row, "input", { type: "number", step: "any", id: `limit-${o.name}`, placeholder: "no limit" });
+    slider.addEventListener("input", () => setLimit(o, slider.value === "1000" ? null : railOf(o).value(Number(slider.value))));
+    number.addEventListener("change", () => setLimit(o, number.value === "" ? null : Number(number.value)));
   }
 }
 
-// One front; of three objectives, one for each of three budgets of the third.
-function fronts() {
-  const front = data.points.filter((p) => p.front), third = goals[2];
-  if (!third) return [staircase(front)];
-  const sorted = front.map((p) => p.objectives[third]).sort((a, b) => a - b);
-  return [0.33, 0.67, 1].map((q) => sorted[Math.ceil(q * sorted.length) - 1]).map((b) => staircase(front.filter((p) => p.objectives[third] <= b)));
+function railOf(o) {
+  const room = roomOf(o), log = room.low > 0 && room.high / room.low > 100;
+  return scale([room.low, room.high > room.low ? room.high : room.low + 1], log, 0, 1000);
 }
 
-function staircase(points) {
-  const [yName, xName] = goals;
-  const out = [];
-  for (const p of [...points].sort((a, b) => a.objectives[xName] - b.objectives[xName] || a.objectives[yName] - b.objectives[yName]))
-    if (!out.length || p.objectives[yName] < out[out.length - 1].objectives[yName]) out.push(p);
-  return out;
+function paintLimitRows() {
+  for (const o of data.objectives) {
+    const row = [...byId("limit-rows").children].find((r) => r.dataset.name === o.name), set = limitOf(o);
+    if (!row) continue;
+    const [, slider, number] = row.children;
+    slider.value = set === null ? 1000 : railOf(o).at(Math.max(set, railOf(o).low));
+    slider.setAttribute("aria-valuetext", set === null ? "no limit" : short(set));
+    number.value = set === null ? "" : Number(set.toPrecision(6));
+  }
+  byId("reset").hidden = !Object.keys(state.limits).length;
 }
 
-function step(plot, xy) {
-  if (xy.length < 2) return;
-  const path = xy.map(([x, y], i) => (i ? `H${x}V${y}` : `M${x},${y}`)).join("");
-  node(plot.svg, "path", { d: path, style: "fill:none;stroke:var(--front);opacity:.5;stroke-width:1.5" });
+// Draw all of it anew: at the start, for a new width, other colours, other axes or newer rows.
+function draw() {
+  byId("summary").textContent = data.summary;
+  byId("proxies").textContent = data.proxies.join(" ");
+  byId("made").textContent = `Made with ${data.made}.`;
+  byId("file").textContent = data.file;
+  byId("file-part").hidden = !data.file;
+  byId("commands-part").hidden = !data.commands.length;
+  byId("promised").hidden = !data.privacy.length;
+  const of = `the study's recommended point, ${title(data.points.recommended)}`;
+  byId("promised").firstElementChild.textContent = `What is promised of ${of}, and what is not`;
+  byId("promises").replaceChildren();
+  for (const line of data.privacy) node(byId("promises"), "li", {}, line);
+  plot = threads = null;
+  state.shown = undefined;
+  state.near = null;
+  drawControls();
+  drawLimitRows();
+  refresh();
+  drawFront();
+  drawParallel();
+  drawCurve();
+  drawTable();
+  drawFailed();
+  drawSplit();
+  refresh();
 }
 
-function drawCurve() {
-  if (data.curve.length < 2) return void node(byId("curve"), "p", {}, "Two trials are needed for a curve.");
-  const plot = frame(byId("curve"), [0, data.curve.length], extent(data.curve), "trials", "hypervolume", 300);
-  const xy = data.curve.map((v, i) => ({ x: plot.X(i + 1), y: plot.Y(v), of: [i + 1, v] }));
-  const path = xy.map(({ x, y }, i) => (i ? `H${x}V${y}` : `M${x},${y}`)).join("");
-  node(plot.svg, "path", { d: path, style: "fill:none;stroke:var(--front);stroke-width:2" });
-  hover(plot, xy, ([n, v]) => `after ${n} trials: ${v.toPrecision(5)}`);
+async function copy(button, text) {
+  const said = button.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = node(document.body, "textarea", { style: "position:fixed;opacity:0" });
+    area.value = text;
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+    button.focus();
+  }
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = said; }, 1200);
 }
 
-function drawSplit() {
-  const colours = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866", "#44bb99", "#9999cc"];
-  const most = Math.max(...data.split.map((row) => row.reduce((a, b) => a + b, 0)));
-  const plot = frame(byId("shares"), [-0.6, data.split.length - 0.4], [0, most * 1.05], "client", "training images", 300);
-  const wide = 0.85 * (plot.X(1) - plot.X(0)), marks = [];
-  data.split.forEach((row, k) => {
-    let below = 0;
-    row.forEach((count, c) => {
-      if (!count) return;
-      node(plot.svg, "rect", { x: plot.X(k) - wide / 2, width: wide, y: plot.Y(below + count), height: plot.Y(below) - plot.Y(below + count), fill: colours[c % 10] });
-      marks.push({ x: plot.X(k), y: plot.Y(below + count / 2), of: [k, c, count] });
-      below += count;
+function setTheme(name) {
+  document.documentElement.dataset.theme = name;
+  byId("theme").textContent = name === "dark" ? "Light" : "Dark";
+  byId("theme").setAttribute("aria-label", `${name === "dark" ? "light" : "dark"} colours`);
+}
+
+function remembered(value) {
+  try {
+    if (value) localStorage.setItem("fedpareto-theme", value);
+    return localStorage.getItem("fedpareto-theme");
+  } catch {
+    return null;
+  }
+}
+
+function wire() {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  setTheme(remembered() || (dark.matches ? "dark" : "light"));
+  dark.addEventListener("change", () => { setTheme(remembered() || (dark.matches ? "dark" : "light")); draw(); });
+  byId("theme").addEventListener("click", () => {
+    const other = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+    remembered(other);
+    setTheme(other);
+    draw();
+  });
+  for (const side of ["x", "y"]) {
+    byId(`${side}-axis`).addEventListener("change", (event) => {
+      state[side] = event.target.value;
+      state.log[side] = null;
+      drawControls();
+      drawFront();
+      refresh();
     });
-  });
-  hover(plot, marks, ([k, c, n]) => `client ${k}: ${n} images of class ${c}`);
-  const more = data.clients > data.split.length ? `The first ${data.split.length} of ${data.clients} clients. ` : "";
-  byId("clients").textContent = `${more}Training images by class, in the first repeat.`;
-  byId("split").hidden = false;
-}
-
-function fill(table, heads, rows) {
-  const head = node(node(table, "thead"), "tr");
-  for (const h of heads) node(head, "th", {}, h);
-  const body = node(table, "tbody");
-  for (const { cells, pick } of rows) {
-    const tr = node(body, "tr", pick ? { class: "pick" } : {});
-    for (const c of cells) node(tr, "td", typeof c === "string" ? { class: "text" } : {}, short(c));
+    byId(`${side}-log`).addEventListener("change", (event) => { state.log[side] = event.target.checked; drawFront(); refresh(); });
   }
+  byId("third").addEventListener("change", (event) => { state.third = event.target.value; drawFront(); refresh(); });
+  byId("all").addEventListener("change", (event) => { state.all = event.target.checked; drawFront(); refresh(); });
+  byId("worst").addEventListener("change", (event) => { state.worst = event.target.value; drawClients(shownIndex()); });
+  byId("reset").addEventListener("click", () => { state.limits = {}; refresh(); });
+  byId("against").addEventListener("click", () => {
+    Object.assign(state, againstAxes(), { log: { x: null, y: null } });
+    drawControls();
+    drawFront();
+    refresh();
+    byId("front-card").scrollIntoView();
+  });
+  byId("unpick").addEventListener("click", () => choose(null));
+  byId("more").addEventListener("click", () => { state.more = true; drawTable(); paintTable(); });
+  for (const name of ["toml", "python", "commands", "file"])
+    byId(`copy-${name}`).addEventListener("click", (event) => copy(event.target, byId(name).textContent));
+  let wide = innerWidth;
+  addEventListener("resize", () => { if (innerWidth !== wide) { wide = innerWidth; draw(); } });
 }
 
-const truth = data.view && !data.objectives.some((o) => o.up) ? [`true ε (${data.view})`] : [];
-byId("summary").textContent = data.summary;
-byId("why").textContent = data.why;
-byId("proxies").textContent = data.proxies.join(" ");
-for (const line of data.privacy) node(byId("promises"), "li", {}, line);
-byId("privacy").hidden = !data.privacy.length;
-byId("file").textContent = data.file;
-byId("made").textContent = data.made;
-const chosen = data.points.find((p) => p.recommended);
-if (chosen) {
-  const show = (entries, kind) => { for (const [k, v] of entries) { const d = node(byId("chosen"), "div", { class: kind }); node(d, "b", {}, short(v)); node(d, "span", {}, k); } };
-  show(data.objectives.map((o) => [o.name, goal(chosen, o)]), "goal");
-  if (truth.length) show([[`true ε (${data.view})`, epsilon(chosen)]], "goal");
-  show(Object.entries(chosen.settings), "setting");
+// A live page asks for newer data every second and keeps what the reader has chosen.
+function follow(url) {
+  let tag = null, text = null;
+  const status = byId("live"), say = (words) => { status.hidden = false; status.textContent = words; };
+  const ask = async () => {
+    try {
+      const answer = await fetch(url, { cache: "no-store", headers: tag ? { "If-None-Match": tag } : {} });
+      if (answer.status === 200) {
+        tag = answer.headers.get("ETag");
+        const fresh = await answer.text();
+        if (fresh !== text) {
+          text = fresh;
+          take(JSON.parse(fresh));
+          draw();
+        }
+      } else if (answer.status !== 304) throw new Error(String(answer.status));
+      say(`Live: ${data.trials} of ${data.budget} trials`);
+    } catch {
+      say("Live: no answer, asking again");
+    }
+    setTimeout(ask, 1000);
+  };
+  ask();
 }
-drawFront();
-drawCurve();
-if (data.split) drawSplit();
-const names = data.points.length ? Object.keys(data.points[0].settings) : [];
-fill(byId("table"), ["trial", ...data.objectives.map((o) => o.heading), ...truth, ...names],
-  data.points.filter((p) => p.front).sort((a, b) => a.objectives[goals[0]] - b.objectives[goals[0]])
-    .map((p) => ({ cells: [p.trial, ...data.objectives.map((o) => goal(p, o)), ...truth.map(() => epsilon(p)), ...names.map((n) => p.settings[n])], pick: p.recommended })));
-if (data.failed.length) {
-  byId("failed").hidden = false;
-  fill(byId("failures"), ["trial", "why", ...Object.keys(data.failed[0].settings)],
-    data.failed.map((t) => ({ cells: [t.trial, t.error, ...Object.values(t.settings)] })));
-}
+
+take(JSON.parse(byId("data").textContent));
+wire();
+draw();
+if (document.body.dataset.live) follow(document.body.dataset.live);

@@ -2,54 +2,191 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import math
 import platform
 import re
+import shlex
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from html import escape
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from fedpareto import __version__
+from fedpareto.federation.measures import MEASURES
+from fedpareto.privacy import VIEWS
 from fedpareto.report.figures import MOST_CLIENTS
-from fedpareto.report.points import View, split_table
-from fedpareto.report.privacy import headline, statements
-from fedpareto.report.text import as_plain, column, proxies, summary
-from fedpareto.report.toml import to_toml
+from fedpareto.report.points import Point, View, split_table
+from fedpareto.report.privacy import SEEN_BY, headline, statements
+from fedpareto.report.text import column, proxies, summary
+from fedpareto.report.toml import fixed_study, to_toml
+
+SCRIPTS = ("data.js", "charts.js", "front.js", "parallel.js", "panels.js", "page.js")
+MANY = 3000  # points beyond which measures keep four digits, to stay small
 
 
-def page(seen: View) -> str:
-    """Return the page as text."""
+def page(seen: View, live: str | None = None) -> str:
+    """Return the page as text; a live one asks that address for newer data every second."""
     assets = files("fedpareto.report")
-    html, style, script = (assets.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
-    data = json.dumps(page_data(seen), ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "").replace("\u2029", "")
-    parts = {"title": escape(seen.study.name), "style": style, "script": script, "data": data}
+    html, style = (assets.joinpath(name).read_text("utf-8") for name in ("page.html", "page.css"))
+    script = "\n".join(assets.joinpath(name).read_text("utf-8") for name in SCRIPTS)
+    parts = {"title": escape(seen.study.name), "style": style, "script": script, "data": as_json(page_data(seen)),
+             "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+             "live": f' data-live="{escape(live, quote=True)}"' if live else "", "connect": "'self'" if live else "'none'"}
     return re.sub(r"{{(\w+)}}", lambda slot: parts[slot[1]], html)
 
 
+def as_json(data: Mapping[str, Any]) -> str:
+    """Return data as JSON that may stand inside a script element."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "").replace("\u2029", "")
+
+
 def page_data(seen: View) -> dict[str, Any]:
-    """Return everything the page shows, as plain data."""
-    front = set(map(id, seen.front))
+    """Return everything the page shows, as plain data; points are columns, one number where all are equal."""
     split = split_table(seen)
     return {
         "study": seen.study.name,
         "summary": summary(seen),
+        "trials": seen.evaluations,
+        "budget": seen.study.budget,
+        "repeats": seen.study.repeats,
         "proxies": proxies(seen.objectives),
         "view": headline(seen),
         "privacy": statements(seen),
-        "objectives": [{"name": o.name, "heading": column(o), "limit": o.limit, "reference": o.reference,
-                        "up": o.measure.startswith("epsilon")}
-                       for o in seen.objectives],
-        "points": [as_plain(p) | {"front": id(p) in front, "recommended": p is seen.recommended} for p in seen.points],
+        "views": _views(seen),
+        "objectives": [{"name": o.name, "heading": column(o), "limit": o.limit, "reference": o.reference, "measure": o.measure,
+                        "proxy": o.proxy, "up": o.measure.startswith("epsilon")} for o in seen.objectives],
+        "measures": {name: {"help": m.help, "proxy": m.proxy, "worst": m.worst} for name, m in MEASURES.items() if _measured(seen, name)},
+        "settings": _settings(seen),
+        "points": _columns(seen),
         "failed": [{"trial": t.number, "settings": t.settings, "error": t.error} for t in seen.failed],
-        "curve": seen.curve,
+        "curve": [_digits(v, 8) for v in seen.curve],
         "recommended": seen.recommended.trial if seen.recommended else None,
         "why": seen.why,
         "split": None if split is None else split[:MOST_CLIENTS].tolist(),
         "clients": None if split is None else len(split),
         "file": to_toml(seen.study.description) if seen.study.description else "",
-        "made": f"fedpareto {__version__}, Python {platform.python_version()}, seed {seen.study.seed}",
+        "template": _template(seen),
+        "studyFile": seen.study.path.name if seen.study.path else "study.toml",
+        "commands": _commands(seen),
+        "made": f"fedpareto {__version__}, Python {platform.python_version()}, {_packages()}, seed {seen.study.seed}",
     }
+
+
+def _measured(seen: View, name: str) -> bool:
+    return bool(seen.points) and any(name in p.measures for p in (seen.points[0], seen.points[-1]))
+
+
+def _columns(seen: View) -> dict[str, Any]:
+    """Return the points as columns: what settings and objectives are in full, other measures in a few digits."""
+    place = {id(p): i for i, p in enumerate(seen.points)}
+    few = len(seen.points) > MANY
+    asked, pairs = {o.measure for o in seen.objectives}, {n for name, m in MEASURES.items() if m.worst for n in (name, m.worst)}
+    firsts: set[int] = set()
+    return {
+        "trial": [p.trial for p in seen.points],
+        "feasible": [int(p.feasible) for p in seen.points],
+        "front": [place[id(p)] for p in seen.front],
+        "recommended": place[id(seen.recommended)] if seen.recommended else None,
+        "early": [i for i, p in enumerate(seen.points) if p.trial in firsts or firsts.add(p.trial)],  # type: ignore[func-returns-value]
+        "settings": {name: _column([p.settings.get(name) for p in seen.points]) for name in _names(p.settings for p in seen.points)},
+        "objectives": {o.name: _column([_finite(p.objectives[o.name]) for p in seen.points]) for o in seen.objectives},
+        "measures": {name: _column([_rounded(name, p.measures.get(name), 4 if few else 6) for p in seen.points])
+                     for name in _names(p.measures for p in seen.points) if name not in asked},
+        "spread": {name: _column([_spread(p, name, 2 if few else 3) for p in seen.points])
+                   for name in _names(p.spread for p in seen.points) if name in asked | pairs},
+    }
+
+
+def _names(tables: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return every name of some tables, in the order in which they come."""
+    return list(dict.fromkeys(name for table in tables for name in table))
+
+
+def _column(values: list[Any]) -> Any:
+    """Return a column, or one value where all are equal."""
+    return values[0] if values and all(v == values[0] for v in values) else values
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _digits(value: float, digits: int) -> float:
+    """Return a number with some significant digits; a whole one without a point, which is shorter."""
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+def _rounded(name: str, value: float | None, digits: int) -> float | None:
+    """Return a measure with a few digits; an ε rounds up."""
+    value = _finite(value)
+    if value is None or value == 0:
+        return value
+    if name.startswith("epsilon"):
+        places = digits - 1 - math.floor(math.log10(abs(value)))
+        return float(math.ceil(Decimal(value).scaleb(places)) * Decimal(10) ** -places)
+    return _digits(value, digits)
+
+
+def _spread(point: Point, name: str, digits: int) -> float | None:
+    """Return a measure's spread over repeats; what is only rounding error is 0."""
+    value = _finite(point.spread.get(name))
+    if value is None or value <= 1e-9 * abs(_finite(point.measures.get(name)) or 0.0):
+        return value and 0
+    return _digits(value, digits)
+
+
+def _settings(seen: View) -> dict[str, Any]:
+    """Return what each setting is, a float, an integer or a choice, and whether it is searched by its logarithm."""
+    def kind(value: Any) -> str:
+        return "choice" if isinstance(value, bool | str) else "float" if isinstance(value, float) else "integer"
+
+    logs = {v.name: bool(getattr(v, "log", False)) for v in seen.study.problem.space.variables}
+    first = seen.points[0].settings if seen.points else {}
+    return {name: {"kind": kind(value), "log": logs.get(name, False)} for name, value in first.items()}
+
+
+def _views(seen: View) -> dict[str, Any] | None:
+    """Return who may look on, and what a promise covers, where the problem knows an ε."""
+    terms = getattr(seen.study.problem, "privacy", None)
+    if terms is None:
+        return None
+    clients = getattr(getattr(seen.study.problem, "data", None), "clients", None)
+    return {"sees": {view: SEEN_BY[view] for view in VIEWS}, "unit": terms.unit, "delta": terms.delta(clients) if clients else None,
+            "private_data": terms.private_data}
+
+
+def _template(seen: View) -> str:
+    """Return the study file of a picked point with a slot, \"⟦name⟧\" in quotes, for each setting that is searched."""
+    if not seen.points or not {"training", "mechanism", "model"} <= set(seen.study.description):
+        return ""
+    slots = {name: f"⟦{name}⟧" for name in seen.points[0].settings}
+    return fixed_study(seen.study.description, slots, f"{seen.study.name}-pick", repeats=5)
+
+
+def _commands(seen: View) -> list[str]:
+    if seen.study.path is None:
+        return []
+    name = shlex.quote(seen.study.path.name)
+    return [f"fedpareto run {name} --budget {seen.study.budget} --seed {seen.study.seed}", f"fedpareto verify {name}"]
+
+
+def _packages() -> str:
+    """Return the versions of what the numbers rest on."""
+    found = []
+    for name in ("torch", "numpy", "dp-accounting"):
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            found.append(f"no {name}")
+    return ", ".join(found)
 
 
 def write_page(seen: View, path: str | Path) -> Path:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import json
+import math
 import re
 import sys
 import tomllib
@@ -16,12 +19,13 @@ from fedpareto import load_study, run, view, write_page
 from fedpareto.errors import MissingPackage
 from fedpareto.federation.data import Data, load
 from fedpareto.problem import listening
-from fedpareto.report.figures import write_figures
-from fedpareto.report.page import page
+from fedpareto.report.figures import PLOTS, write_figures
+from fedpareto.report.page import page, page_data
 from fedpareto.report.points import split_table
 from fedpareto.report.progress import progress
 from fedpareto.report.toml import to_toml
 
+from .pages import made_up
 from .test_points import study, trials
 
 
@@ -33,7 +37,9 @@ def test_the_page_holds_every_trial_and_loads_nothing():
     seen = view(study(limit=0.8), trials((0.5, 0.5), (0.2, 0.7), (0.1, 0.9), failed=["training diverged in round 1"]))
     html = page(seen)
     data = data_of(html)
-    assert [p["trial"] for p in data["points"]] == [0, 1, 2]
+    assert data["points"]["trial"] == [0, 1, 2]
+    assert [data["points"]["trial"][i] for i in data["points"]["front"]] == [p.trial for p in seen.front]
+    assert seen.points[data["points"]["recommended"]] is seen.recommended
     assert data["failed"][0]["error"] == "training diverged in round 1"
     assert data["recommended"] == seen.recommended.trial
     assert not re.search(r"""(src|href)\s*=\s*["']?https?:|@import|url\(""", html)
@@ -53,6 +59,48 @@ def test_a_page_and_figures_can_be_made_of_any_number_of_trials(rows, tmp_path):
     seen = view(study(), trials(*rows))
     write_page(seen, tmp_path / "p.html")
     assert [p.name for p in write_figures(seen, tmp_path / "p")] == ["p-front.png", "p-hypervolume.png"]
+
+
+def test_the_page_keeps_objectives_and_settings_in_full_and_other_measures_in_a_few_digits():
+    seen = made_up(50, 3, full=True)
+    points = page_data(seen)["points"]
+    assert points["objectives"]["loss"] == [p.objectives["loss"] for p in seen.points]
+    assert points["settings"]["rate"] == [p.settings["rate"] for p in seen.points]
+    assert points["measures"]["upload_bytes"] == pytest.approx([p.measures["upload_bytes"] for p in seen.points], rel=1e-5)
+    assert "f1" not in points["measures"]
+    for ours, p in zip(points["measures"]["epsilon_server"], seen.points, strict=True):
+        assert p.measures["epsilon_server"] <= ours <= p.measures["epsilon_server"] * (1 + 1e-5)
+
+
+def test_an_unbounded_objective_or_measure_is_null_on_the_page():
+    seen = view(study(), trials((0.5, 0.5), (0.2, math.inf)))
+    points = data_of(page(seen))["points"]
+    assert (points["objectives"]["f2"], points["feasible"]) == ([0.5, None], [1, 0])
+
+
+def test_what_equals_in_every_trial_is_told_once_and_a_later_row_of_a_trial_is_early():
+    seen = view(study(), trials((0.5, 0.5), (0.2, 0.7)))
+    twice = replace(seen, points=(*seen.points, replace(seen.points[0], settings={"x1": 0.25, "x2": 0.5})))
+    points = data_of(page(twice))["points"]
+    assert (points["settings"]["x2"], points["early"], points["trial"]) == (0.5, [2], [0, 1, 0])
+
+
+def test_only_the_pages_own_script_may_run_and_only_a_live_page_may_ask():
+    seen = view(study(), trials((0.5, 0.5)))
+    still, live = page(seen), page(seen, live='data.json"><b>')
+    script = re.search(r"<script>(.*)</script>", still, re.S)[1]
+    assert f"script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in still
+    assert ("connect-src 'none'" in still, "connect-src 'self'" in live) == (True, True)
+    assert '<body data-live="data.json&quot;&gt;&lt;b&gt;">' in live
+    assert "<body>" in still
+
+
+def test_every_plot_can_be_drawn_as_svg_and_png(tiny_study, tmp_path):
+    with run(load_study(tiny_study)) as store:
+        seen = view(load_study(tiny_study), store.trials())
+    written = write_figures(seen, tmp_path / "p", kinds=("svg", "png"), plots=PLOTS)
+    assert [p.name for p in written] == [f"p-{name}.{kind}" for name in PLOTS for kind in ("svg", "png")]
+    assert "<text" in (tmp_path / "p-front.svg").read_text()
 
 
 @pytest.mark.parametrize("m", [1, 3])

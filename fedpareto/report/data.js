@@ -1,0 +1,169 @@
+"use strict";
+// What Python's page_data says, read by column; numbers as people read them; which point is recommended within limits.
+let data = null;
+let columns = {}; // "kind:name" → Float64Array, nan where there is no number
+
+function take(fresh) {
+  data = fresh;
+  columns = {};
+}
+
+const size = () => data.points.trial.length;
+const cell = (column, i) => (Array.isArray(column) ? column[i] : column);
+const settingOf = (i, name) => cell(data.points.settings[name], i);
+const objectiveOf = (i, o) => cell(data.points.objectives[o.name], i);
+
+// A measure of a point; null where it was not measured. One that is an objective is kept there.
+function measureOf(i, name) {
+  const asked = data.objectives.find((o) => o.measure === name);
+  const value = asked ? objectiveOf(i, asked) : cell(data.points.measures[name], i);
+  return value === undefined ? null : value;
+}
+
+function spreadOf(i, name) {
+  const value = cell(data.points.spread[name], i);
+  return value === undefined ? null : value;
+}
+
+// A column to draw: an objective "o:", a measure "m:", a setting "s:", or the number of the trial "t:".
+function numbers(key) {
+  if (!columns[key]) {
+    const name = key.slice(2), kind = key[0], p = data.points;
+    const of = { o: p.objectives[name], m: p.measures[name], s: p.settings[name], t: p.trial }[kind];
+    columns[key] = Float64Array.from({ length: size() }, (_, i) => {
+      const v = cell(of, i);
+      return typeof v === "number" ? v : NaN;
+    });
+  }
+  return columns[key];
+}
+
+function quantities() {
+  const p = data.points, varies = (column) => Array.isArray(column) && column.some((v) => typeof v === "number");
+  const told = (n) => n !== "diverged_round" && !(n === "epsilon" && data.view);
+  const measures = Object.keys(p.measures).filter((n) => told(n) && varies(p.measures[n]));
+  return [["objectives", data.objectives.map((o) => `o:${o.name}`)],
+    ["other measures", measures.map((n) => `m:${n}`)],
+    ["settings", Object.keys(p.settings).filter((n) => varies(p.settings[n])).map((n) => `s:${n}`)],
+    ["order", ["t:trial"]]].filter(([, keys]) => keys.length);
+}
+
+const objectiveAt = (key) => (key[0] === "o" ? data.objectives.find((o) => o.name === key.slice(2)) : undefined);
+
+// The name of a measure, as people say it.
+function measureName(name) {
+  if (name === "epsilon") return data.view ? `true ε (${data.view})` : "true ε";
+  return name.startsWith("epsilon_") ? `true ε (${name.slice(8)})` : name;
+}
+
+function label(key) {
+  const o = objectiveAt(key), name = key.slice(2);
+  if (o) return o.proxy ? `${o.name} (proxy)` : o.name;
+  const proxy = key[0] === "m" && data.measures[name] && data.measures[name].proxy;
+  return key[0] === "m" ? measureName(name) + (proxy ? " (proxy)" : "") : name;
+}
+
+const upward = (key) => (objectiveAt(key) ? objectiveAt(key).up : key[0] === "m" && key.slice(2).startsWith("epsilon"));
+
+// Numbers as people read them.
+function short(v) {
+  if (v === null || v === undefined) return "none";
+  if (typeof v !== "number") return String(v);
+  if (Math.abs(v) >= 1e6) return v.toExponential(3).replace(/\.?0*e\+?/, "e");
+  return String(Number(v.toPrecision(4)));
+}
+
+// A promise rounds up.
+function up(v) {
+  if (v === null || v === undefined) return "none";
+  if (!(v > 0) || !isFinite(v)) return v;
+  const unit = 10 ** (Math.floor(Math.log10(v)) - 3);
+  return Number((Math.ceil((v / unit) * (1 - 1e-12)) * unit).toPrecision(12));
+}
+
+const shown = (key, v) => short(upward(key) ? up(v) : v);
+const shownGoal = (i, o) => shown(`o:${o.name}`, objectiveOf(i, o));
+
+function bytes(v) {
+  const power = v < 1000 ? 0 : Math.min(4, Math.floor(Math.log10(v) / 3));
+  return `${Number((v / 1000 ** power).toPrecision(3))} ${["bytes", "kB", "MB", "GB", "TB"][power]}`;
+}
+
+function seconds(v) {
+  if (v === 0) return "0 s";
+  const [unit, name] = v < 1e-3 ? [1e-6, "µs"] : v < 1 ? [1e-3, "ms"] : v < 120 ? [1, "s"] : v < 7200 ? [60, "min"] : [3600, "h"];
+  return `${Number((v / unit).toPrecision(3))} ${name}`;
+}
+
+// A value as TOML and Python both write it; a float keeps its point.
+function literal(v, kind, python) {
+  if (typeof v === "boolean" && python) return v ? "True" : "False";
+  if (typeof v !== "number") return JSON.stringify(v);
+  return kind === "float" && Number.isInteger(v) && Math.abs(v) < 1e21 ? `${v}.0` : String(v);
+}
+
+// What is recommended. A point that another beats is beaten by one that holds the same limits too, so within limits the front is what is
+// left of the front. The rule is Python's: the point nearest to the best of every objective, in units from there to its reference.
+function withinLimits(i, limits) {
+  if (!data.points.feasible[i]) return false;
+  return data.objectives.every((o) => limits[o.name] === undefined || objectiveOf(i, o) <= limits[o.name]);
+}
+
+// The same for every point at once, [n] of 0 and 1.
+function insideOf(limits) {
+  const inside = Uint8Array.from(data.points.feasible);
+  for (const o of data.objectives.filter(({ name }) => limits[name] !== undefined)) {
+    const values = numbers(`o:${o.name}`);
+    for (let i = 0; i < inside.length; i++) if (!(values[i] <= limits[o.name])) inside[i] = 0;
+  }
+  return inside;
+}
+
+function knee(front) {
+  const ideal = data.objectives.map((o) => Math.min(...front.map((i) => objectiveOf(i, o))));
+  const way = data.objectives.map((o, j) => (o.reference - ideal[j] > 0 ? o.reference - ideal[j] : 1));
+  let best = 0, least = Infinity;
+  front.forEach((i, row) => {
+    const far = data.objectives.reduce((sum, o, j) => sum + ((objectiveOf(i, o) - ideal[j]) / way[j]) ** 2, 0);
+    if (far < least) [best, least] = [row, far];
+  });
+  return best;
+}
+
+function recommend(limits) {
+  const front = data.points.front.filter((i) => withinLimits(i, limits));
+  const asked = data.objectives.filter((o) => limits[o.name] !== undefined).map((o) => `${o.name} ≤ ${short(limits[o.name])}`);
+  if (!asked.length) return { index: data.points.recommended, front, why: data.why };
+  const under = asked.join(" and ");
+  if (!front.length) return { index: null, front, why: `No trial holds ${under}. The least found: ${leastFound()}. Loosen a limit.` };
+  if (front.length === 1) return { index: front[0], front, why: `Under ${under}: the only point left on the front.` };
+  const row = knee(front);
+  const steps = [row - 1, row + 1].filter((r) => front[r] !== undefined).map((r) => move(front[row], front[r]));
+  return { index: front[row], front, why: [`Under ${under}: the knee of what is left.`, ...steps].join(" ") };
+}
+
+function leastFound() {
+  const all = Array.from({ length: size() }, (_, i) => i);
+  const least = (o) => all.reduce((low, i) => Math.min(low, objectiveOf(i, o) ?? Infinity), Infinity);
+  return data.objectives.map((o) => `${o.name} ${short(least(o))}`).join(", ");
+}
+
+// What a move from one point of the front to another gains and costs.
+function move(here, there) {
+  const by = data.objectives.map((o) => [o.name, objectiveOf(there, o) - objectiveOf(here, o)]);
+  const digits = (v) => Number(v.toPrecision(3));
+  const gains = by.filter(([, d]) => d < 0).map(([name, d]) => `${digits(-d)} less ${name}`);
+  const costs = by.filter(([, d]) => d > 0).map(([name, d]) => `${digits(d)} more ${name}`);
+  return `From here to trial ${data.points.trial[there]}: ${gains.join(" and ")} for ${costs.join(" and ")}.`;
+}
+
+// A point's name that outlives new rows: its trial and its settings.
+const nameOf = (i) => `${data.points.trial[i]} ${JSON.stringify(Object.keys(data.points.settings).map((n) => settingOf(i, n)))}`;
+
+function indexOf(name) {
+  const trial = Number(name.split(" ")[0]);
+  for (let i = 0; i < size(); i++) if (data.points.trial[i] === trial && nameOf(i) === name) return i;
+  return null;
+}
+
+const isEarly = (i) => data.points.early.includes(i);
