@@ -15,6 +15,7 @@ import json
 import math
 import time
 import warnings
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -93,24 +94,31 @@ def observe(problem: Any, history: History, x: np.ndarray, seed: int) -> History
     return history.extend(x, y, problem.space.encode(there, len(of)), np.stack([seen[name] for name in names], axis=1), of)
 
 
-def update(results: dict[str, Any], problem: str, key: str, name: str, optimizer: Any, evaluations: int, seed: int, again: bool) -> None:
-    """Run one seed of one optimizer on one problem, unless it is there, and keep what came out."""
-    rows = results.setdefault("problems", {}).setdefault(problem, {}).setdefault(key, {})
-    held = rows.setdefault(name, {"batch": optimizer.batch, "runs": {}})
-    if str(seed) in held["runs"] and not again:
-        return
+def job(task: tuple[str, int, str, int]) -> dict[str, Any]:
+    """Run one seed of one optimizer on one problem."""
+    import torch
+
+    torch.set_num_threads(1)
+    problem, size, name, seed = task
+    optimizer = (optimizers() if size == 105 else large())[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        held["runs"][str(seed)] = run(PROBLEMS[problem](), optimizer, evaluations, seed)
+        return run(PROBLEMS[problem](), optimizer, math.ceil(size / optimizer.batch) * optimizer.batch, seed)
+
+
+def keep(results: dict[str, Any], task: tuple[str, int, str, int], found: dict[str, Any], batch: int) -> None:
+    """Add one run to the results, and what follows of mean and spread."""
+    problem, size, name, seed = task
+    rows = results.setdefault("problems", {}).setdefault(problem, {}).setdefault(str(size), {})
+    held = rows.setdefault(name, {"batch": batch, "runs": {}})
+    held["runs"][str(seed)] = found
     curves = np.array([held["runs"][s]["curve"] for s in sorted(held["runs"], key=int)])
-    size = held["batch"]
-    marks = [n for n in (*SHOWN, evaluations) if n <= evaluations and n % size == 0]
-    held["hypervolume"] = {str(n): {"mean": round(float(curves[:, n // size - 1].mean()), 4),
-                                    "spread": round(float(curves[:, n // size - 1].std()), 4)} for n in marks}
+    marks = [n for n in sorted({*SHOWN, size}) if n <= size and n % batch == 0]
+    held["hypervolume"] = {str(n): {"mean": round(float(curves[:, n // batch - 1].mean()), 4),
+                                    "spread": round(float(curves[:, n // batch - 1].std()), 4)} for n in marks}
     held["seconds"] = round(float(np.mean([r["seconds"] for r in held["runs"].values()])), 2)
     held["within"] = round(float(np.mean([r["within"] for r in held["runs"].values()])), 3)
-    print(f"{problem:14} {name:13} {evaluations:4} seed {seed}: {held['runs'][str(seed)]['curve'][-1]:.4f}  "
-          f"mean {held['hypervolume'][str(marks[-1])]['mean']:.4f}  {held['runs'][str(seed)]['seconds']:.1f} s", flush=True)
+    print(f"{problem:14} {name:13} {size:4} seed {seed}: {found['curve'][-1]:.4f}  {found['seconds']:.1f} s", flush=True)
 
 
 def compare(results: dict[str, Any]) -> None:
@@ -148,6 +156,22 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def numbered(task: tuple[str, int, str, int]) -> tuple[tuple[str, int, str, int], dict[str, Any]]:
+    return task, job(task)
+
+
+def asked(words: argparse.Namespace) -> list[tuple[str, int, str, int]]:
+    """Return what to run, seed by seed."""
+    sizes = [(105, optimizers())] + ([(420, large())] if words.large else [])
+    return [(problem, size, name, seed) for seed in range(words.seeds) for problem in words.problems.split(",") for size, members in sizes
+            for name in words.optimizers.split(",") if name in members]
+
+
+def there(results: dict[str, Any], task: tuple[str, int, str, int]) -> bool:
+    problem, size, name, seed = task
+    return str(seed) in results.get("problems", {}).get(problem, {}).get(str(size), {}).get(name, {}).get("runs", {})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", default=",".join(PROBLEMS))
@@ -155,20 +179,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--large", action="store_true", help="run the 420 evaluations of the evolutionary optimizers too")
     parser.add_argument("--again", action="store_true", help="run what is there already")
+    parser.add_argument("--workers", type=int, default=1, help="processes, one core each")
     parser.add_argument("--results", type=Path, default=RESULTS)
     words = parser.parse_args()
     results: dict[str, Any] = json.loads(words.results.read_text()) if words.results.exists() else {}
-    sizes = [(105, optimizers())] + ([(420, large())] if words.large else [])
-    for seed in range(words.seeds):
-        for problem in words.problems.split(","):
-            for evaluations, members in sizes:
-                for name in words.optimizers.split(","):
-                    if name in members:
-                        whole = math.ceil(evaluations / members[name].batch) * members[name].batch
-                        update(results, problem, str(evaluations), name, members[name], whole, seed, words.again)
-                        compare(results)
-                        words.results.parent.mkdir(exist_ok=True)
-                        words.results.write_text(json.dumps(results, indent=1) + "\n")
+    tasks = [task for task in asked(words) if words.again or not there(results, task)]
+    words.results.parent.mkdir(exist_ok=True)
+    with get_context("spawn").Pool(words.workers) as pool:
+        for task, found in pool.imap_unordered(numbered, tasks):
+            keep(results, task, found, (optimizers() if task[1] == 105 else large())[task[2]].batch)
+            compare(results)
+            words.results.write_text(json.dumps(results, indent=1) + "\n")
     print(table(results))
     print(json.dumps(results.get("federation_problems", {}), indent=1))
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedpareto import __version__
-from fedpareto.errors import StoreError
+from fedpareto.errors import SettingError, StoreError
 from fedpareto.evaluate import Evaluate, here
 from fedpareto.history import History
+from fedpareto.optimizers import Psl
 from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.study import Study
@@ -83,6 +87,16 @@ def settings_of(study: Study, x: FloatArray) -> list[dict[str, Any]]:
     """Return the settings that points [n,d] stand for."""
     columns = study.problem.space.decode(x)
     return [{name: column[i] for name, column in columns.items()} for i in range(len(x))]
+
+
+def preferred(study: Study, store: Store, weights: Sequence[float]) -> dict[str, Any]:
+    """Return the settings that Pareto set learning (Kang 2023, Algorithm 3) holds best for a preference, a weight per objective."""
+    names = [o.name for o in study.problem.objectives]
+    if len(weights) != len(names) or not all(0 <= w < math.inf for w in weights) or sum(weights) <= 0:
+        raise SettingError(f"--at: must be a weight of at least 0 for each of {', '.join(names)}, one above 0, found {list(weights)}.")
+    learner = study.optimizer if isinstance(study.optimizer, Psl) else Psl()
+    x = learner.pareto_set(study.problem, known(study, store), study.seed, np.array([weights], dtype=np.float64))
+    return settings_of(study, x)[0]
 
 
 def verify(study: Study, store: Store) -> Iterator[str]:

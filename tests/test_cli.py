@@ -102,7 +102,8 @@ def test_pick_says_what_is_wrong_with_its_words(done, fedpareto, words, message)
 
 def test_report_writes_a_page_and_figures_beside_it(done, fedpareto, tmp_path):
     _, out, _ = fedpareto("report", done, "--output", tmp_path / "out.html")
-    assert out.split() == [str(tmp_path / name) for name in ("out.html", "out-front.png", "out-hypervolume.png", "out-split.png")]
+    names = ("front", "hypervolume", "split", "settings", "clients")
+    assert out.split() == [str(tmp_path / name) for name in ("out.html", *(f"out-{name}.png" for name in names))]
     assert (tmp_path / "out-front.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -170,3 +171,29 @@ def test_data_lists_what_is_there(fedpareto, tmp_path, monkeypatch):
     shown = fedpareto("data", "--directory", tmp_path / "elsewhere").out
     assert f"data directory: {tmp_path / 'elsewhere'}" in shown
     assert "mnist          missing; downloaded on first use" in shown
+
+
+def test_figures_come_as_svg_too(done, fedpareto, tmp_path):
+    status, out, _ = fedpareto("report", done, "--output", tmp_path / "out.html", "--svg")
+    assert status == 0
+    assert (tmp_path / "out-front.svg").read_text().lstrip().startswith("<?xml")
+    assert len(out.split()) == 11
+
+
+def test_front_answers_a_preference(done, fedpareto):
+    status, out, err = fedpareto("front", done, "--at", "1,1", "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert found["at"] == [1.0, 1.0]
+    assert set(found["settings"]) == {"learning_rate", "sigma", "clipping_norm"}
+    assert fedpareto("front", done, "--at", "1,1", "--json").out == out
+    assert "not trained itself" in fedpareto("front", done, "--at", "1,0").out
+
+
+@pytest.mark.parametrize(("at", "says"), [
+    ("1", "--at: must be a weight of at least 0 for each of utility_loss, leakage"), ("1,x", "--at: must be numbers with commas"),
+    ("0,0", "one above 0"), ("1,-1", "at least 0")])
+def test_a_preference_that_is_none_is_refused(done, fedpareto, at, says):
+    status, _, err = fedpareto("front", done, "--at", at)
+    assert status == 2
+    assert says in err

@@ -77,3 +77,11 @@ def whole_numbers(name: str, text: str | None) -> list[int] | None:
         return None if text is None else [int(part) for part in text.split(",")]
     except ValueError:
         raise SettingError(f"{name}: must be a whole number, or several with commas, found {text!r}.") from None
+
+
+def numbers(name: str, text: str) -> list[float]:
+    """Return the numbers of a text such as 1,0.5."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise SettingError(f"{name}: must be numbers with commas, found {text!r}.") from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fedpareto.cli.base import cli, console, db_option, json_option, limit_of, look_at, looked, opened, study_argument
+from fedpareto.cli.base import cli, console, db_option, json_option, limit_of, look_at, looked, numbers, opened, study_argument
 from fedpareto.errors import FedparetoError, MissingPackage, SettingError
 
 if TYPE_CHECKING:
@@ -49,10 +49,14 @@ def run(study_file: Path, db: Path | None, budget: int | None, seed: int | None,
 @db_option
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for spreadsheets.")
-def front(study_file: Path, db: Path | None, as_json: bool, as_csv: bool) -> None:
+@click.option("--at", metavar="W1,W2,...", help="Settings for a preference, a weight per objective, learned from the trials so far.")
+def front(study_file: Path, db: Path | None, as_json: bool, as_csv: bool, at: str | None) -> None:
     """Print the Pareto front of a study's trials so far."""
     from fedpareto.report.text import front_csv
 
+    if at is not None:
+        _print_preferred(study_file, db, at, as_json)
+        return
     if as_json and as_csv:
         raise SettingError("front: --json and --csv exclude one another, found both. Leave one out.")
     seen = look_at(study_file, db)
@@ -104,8 +108,9 @@ def pick(study_file: Path, db: Path | None, limits: tuple[str, ...], prefer: str
 @click.option("--serve", is_flag=True, help="Show the page in a browser while the study runs, new rows within seconds; Ctrl-C ends it.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="With --serve: who may look; 0.0.0.0 is whoever reaches this machine.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="With --serve: where; 0 for any free one.")
+@click.option("--svg", is_flag=True, help="Write every figure as SVG too.")
 def report(study_file: Path, db: Path | None, output: Path | None, evidence: bool, limits: tuple[str, ...], prefer: str | None,
-           serve: bool, host: str, port: int) -> None:
+           serve: bool, host: str, port: int, svg: bool) -> None:
     """Write one self-contained html page, and PNG figures beside it; or show it live; or write the evidence for the file."""
     from fedpareto.loop import database
 
@@ -119,7 +124,7 @@ def report(study_file: Path, db: Path | None, output: Path | None, evidence: boo
         click.echo(_write_evidence(study_file, db, output, dict(map(limit_of, limits)), prefer))
     else:
         seen = look_at(study_file, db)
-        for path in _write_report(seen, output or database(seen.study, db).with_suffix(".html")):
+        for path in _write_report(seen, output or database(seen.study, db).with_suffix(".html"), svg):
             click.echo(path)
 
 
@@ -171,14 +176,14 @@ def compare(studies: tuple[Path, ...], references: tuple[str, ...], figure: Path
         click.echo(f"page    {page}")
 
 
-def _write_report(seen: View, path: Path) -> list[Path]:
+def _write_report(seen: View, path: Path, svg: bool) -> list[Path]:
     """Write the page and its figures; without matplotlib, the page alone."""
     from fedpareto.report import write_page
-    from fedpareto.report.figures import write_figures
+    from fedpareto.report.figures import PLOTS, write_figures
 
     written = [write_page(seen, path)]
     try:
-        return written + write_figures(seen, path.with_suffix(""))
+        return written + write_figures(seen, path.with_suffix(""), ("png", "svg") if svg else ("png",), PLOTS)
     except MissingPackage as missing:
         click.echo(f"no PNG figures: {missing}", err=True)
         return written
@@ -222,6 +227,21 @@ def _print_front(seen: View, as_json: bool) -> None:
     out.print(summary(seen), markup=False)
     for line in [*proxies(seen.objectives), *statements(seen)]:
         out.print(line, markup=False)
+
+
+def _print_preferred(study_file: Path, db: Path | None, at: str, as_json: bool) -> None:
+    """Print the settings that Pareto set learning holds best for a preference."""
+    from fedpareto.loop import preferred
+    from fedpareto.report.text import short
+
+    study, store = opened(study_file, db)
+    with store:
+        settings = preferred(study, store, numbers("--at", at))
+    if as_json:
+        click.echo(json.dumps({"study": study.name, "at": numbers("--at", at), "settings": settings}))
+        return
+    click.echo(", ".join(f"{name} = {short(value)}" for name, value in settings.items()))
+    click.echo("Learned from the trials so far, and not trained itself: put it into a study file with budget = 1 to see what it gives.")
 
 
 def _print_rest(seen: View, store: Store, page: Path) -> None:

@@ -19,6 +19,7 @@ from fedpareto.settings import least, setting
 from fedpareto.space import FloatArray
 
 DESIGN = 4096  # points that the first batch is chosen from
+LEADERS = 64  # of the candidates, that the search for the best goes on from
 BINS = 8  # into which each known objective is cut
 PATH = 12  # points that stand for all that a run tells on the way
 WORTHWHILE = 0.1  # a run goes on while its end is expected to add this share of the best point's gain
@@ -35,7 +36,7 @@ class Bayesian:
     batch: int = setting(5, help="points proposed at once", at_least=1, at_most=1000, search=False)
     start: int = setting(5, help="points chosen before anything is learned, spread over what is known", at_least=1, at_most=10_000,
                          search=False)
-    candidates: int = setting(3000, help="points among which each next one is sought", at_least=10, at_most=1_000_000, search=False)
+    candidates: int = setting(2000, help="points among which each next one is sought", at_least=10, at_most=1_000_000, search=False)
     checkpoints: int = setting(20, help="at most, rounds of a run that are learned from, beside its last", at_least=0, at_most=1000,
                                search=False)
     tolerance: float = setting(0.0, help="stop when the next point is expected to add less than this share to the hypervolume; 0: never",
@@ -67,7 +68,7 @@ class Bayesian:
         taken, gains = history.x, []
         for _ in range(n):
             score = _Score(model, front, taken, options)
-            point = _prolonged(problem, climb(problem.space, score.sorted(options), score, draw), score)
+            point = _prolonged(problem, climb(problem.space, score.leaders, score, draw), score)
             gains.append(float(score.gain(point[None])[0]))
             path = on_the_way(problem, point)
             taken, told, model = np.vstack([taken, point]), np.vstack([told, path]), model.believe(path)
@@ -83,7 +84,10 @@ class _Score:
         self.model, self.taken = model, {row.tobytes() for row in taken}
         self.limits, self.bounds = limits(objectives), np.minimum(limits(objectives), reference(objectives))
         self.lower, self.upper = boxes(front, reference(objectives))
-        self.hopeless = not (self.gain(options) > 0).any()
+        gain = self.gain(options)
+        self.hopeless = not (gain > 0).any()
+        worth = self(options) if self.hopeless else self._last_if_taken(options, gain)
+        self.leaders = options[np.argsort(-worth, kind="stable")[:LEADERS]]
 
     def gain(self, x: FloatArray) -> FloatArray:
         """Return the hypervolume [n] that each point of x [n,d] is expected to add."""
@@ -92,13 +96,11 @@ class _Score:
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """Return the worth [n] of x [n,d]; a point proposed before comes last."""
-        worth = probability_within(*self.model.predict(x), self.bounds) if self.hopeless else self.gain(x)
+        return self._last_if_taken(x, probability_within(*self.model.predict(x), self.bounds) if self.hopeless else self.gain(x))
+
+    def _last_if_taken(self, x: FloatArray, worth: FloatArray) -> FloatArray:
         again = np.array([row.tobytes() in self.taken for row in x], dtype=bool)
         return np.where(again, -np.inf, worth)
-
-    def sorted(self, x: FloatArray, keep: int = 64) -> FloatArray:
-        """Return the best of x [n,d], best first."""
-        return x[np.argsort(-self(x), kind="stable")[:keep]]
 
 
 def on_the_way(problem: Problem, point: FloatArray) -> FloatArray:

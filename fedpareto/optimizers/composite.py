@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedpareto.front import nondominated
 from fedpareto.history import History
 from fedpareto.optimizers.surrogate import Surrogate, filled, fit
-from fedpareto.problem import Problem, limits
+from fedpareto.problem import Problem, limits, reference
 from fedpareto.space import FloatArray
 
 ROWS = 400  # at most, that are learned from on the way of all runs together
@@ -63,17 +63,17 @@ class Composite:
         return replace(self, learned={j: surrogate.believe(x) for j, surrogate in self.learned.items()})
 
 
-def learn(problem: Problem, history: History, checkpoints: int = 0, compress: bool = True, warp: bool = True) -> Composite:
+def learn(problem: Problem, history: History, checkpoints: int = 0) -> Composite:
     """Fit a process to each objective that is not known, on every trial and a few checkpoints of each run."""
-    given = known(problem, history.x[:1])
+    given, limit = known(problem, history.x[:1]), limits(problem.objectives)
+    bound = np.fmax(reference(problem.objectives), np.where(np.isfinite(limit), limit, -np.inf))
     free = spaced(history, min(checkpoints, ROWS // max(1, len(history))))
     x = np.vstack([history.x, history.free_x[free]])
     learned = {}
     for j in np.flatnonzero(np.isnan(given).any(axis=0)):
         y = np.concatenate([filled(history.y)[:, j], history.free_y[free, j]])
         keep = np.isfinite(y)
-        bound = max(problem.objectives[j].reference, problem.objectives[j].limit or -np.inf)
-        learned[int(j)] = fit(problem.space, x[keep], compressed(y[keep], bound) if compress else y[keep], warp=warp)
+        learned[int(j)] = fit(problem.space, x[keep], compressed(y[keep], bound[j]), warp=True)
     return Composite(problem, learned)
 
 

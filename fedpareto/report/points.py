@@ -20,6 +20,8 @@ from fedpareto.space import FloatArray, Values
 from fedpareto.study import Study
 from fedpareto.trials import Trial, history_of
 
+MOST_VOLUMES = 2000  # hypervolumes that are computed for a curve
+
 
 @dataclass(frozen=True)
 class Point:
@@ -115,13 +117,15 @@ def hypervolumes(known: History, objectives: Sequence[Objective]) -> list[float]
 def growth(rows: Sequence[FloatArray], objectives: Sequence[Objective], corner: FloatArray) -> list[float]:
     """Return the hypervolume up to a corner [m] after each of some sets of rows [·,m], of those that hold every limit."""
     front, curve, volume = np.empty((0, len(corner))), [], 0.0
-    for new in rows:
+    pace = max(1, len(rows) // MOST_VOLUMES)  # of many trials, the volume is computed after every few, and at the end
+    for i, new in enumerate(rows, 1):
         new = new[feasible(objectives, new)]
         beaten = np.all(front[None] <= new[:, None], axis=2)  # [new, front]
         fresh = new[~np.any(beaten, axis=1)]
         if len(fresh):
             both = np.vstack([front, fresh])
             front = both[nondominated(both)]
+        if (len(fresh) and pace == 1) or (pace > 1 and (i % pace == 0 or i == len(rows))):
             volume = hypervolume(front, corner)
         curve.append(volume)
     return curve

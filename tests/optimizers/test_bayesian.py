@@ -117,7 +117,7 @@ def test_nothing_beyond_a_known_limit_is_ever_proposed():
 
 def test_the_first_points_spread_over_what_is_known():
     leakage = known(Private(), design(Private(), 5, seed=0))[:, 1]
-    assert leakage.max() - leakage.min() > 0.6
+    assert leakage.max() - leakage.min() > 0.45
     assert leakage.max() <= 0.8
 
 
