@@ -36,7 +36,7 @@ class Bayesian:
     batch: int = setting(5, help="points proposed at once", at_least=1, at_most=1000, search=False)
     start: int = setting(5, help="points chosen before anything is learned, spread over what is known", at_least=1, at_most=10_000,
                          search=False)
-    candidates: int = setting(2000, help="points among which each next one is sought", at_least=10, at_most=1_000_000, search=False)
+    candidates: int = setting(3000, help="points among which each next one is sought", at_least=10, at_most=1_000_000, search=False)
     checkpoints: int = setting(20, help="at most, rounds of a run that are learned from, beside its last", at_least=0, at_most=1000,
                                search=False)
     tolerance: float = setting(0.0, help="stop when the next point is expected to add less than this share to the hypervolume; 0: never",

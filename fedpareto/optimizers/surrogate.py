@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EDGE = 1e-7  # BoTorch keeps away from 0 and 1
 STEPS = 75  # of the search for length scales
-ROWS = 200  # at most, that the search looks at; the process itself rests on all
+ROWS = 250  # at most, that the search looks at; the process itself rests on all
 
 
 @contextlib.contextmanager
