@@ -22,8 +22,8 @@ RESULTS = Path(__file__).with_name("results")
 RATIOS = [0.05, 0.1, 0.125, 0.25, 0.5, 0.75, 1.0]
 SIGMAS = [round(s, 4) for s in np.linspace(0.01, 0.15, 15)]
 FINE = [float(f"{s:.4g}") for s in np.geomspace(0.008, 0.25, 48)]
-SCALES = {"full": {"rounds": 200, "seeds": 30, "share": 1.0, "fine_seeds": 30, "pre_seeds": 12},
-          "small": {"rounds": 60, "seeds": 2, "share": 0.1, "fine_seeds": 2, "pre_seeds": 4}}
+SCALES = {"full": {"rounds": 200, "seeds": 30, "share": 1.0, "fine_seeds": 30, "pre_seeds": 12, "ratios": RATIOS},
+          "small": {"rounds": 60, "seeds": 2, "share": 0.1, "fine_seeds": 1, "pre_seeds": 4, "ratios": [0.125, 0.5, 1.0]}}
 
 
 def runs(clients: int, ratios: list[float], sigmas: list[float], seeds: int, rounds: int, share: float, steps: int = 20) -> dict[str,
@@ -48,7 +48,7 @@ def runs(clients: int, ratios: list[float], sigmas: list[float], seeds: int, rou
 
 def train(scale: str, out: Path) -> None:
     s = SCALES[scale]
-    jobs = {"grid": (40, RATIOS, SIGMAS, s["seeds"], s["rounds"], s["share"]), "pre": (10, [1.0], SIGMAS, s["pre_seeds"], s["rounds"], 0.1),
+    jobs = {"grid": (40, s["ratios"], SIGMAS, s["seeds"], s["rounds"], s["share"]), "pre": (10, [1.0], SIGMAS, s["pre_seeds"], s["rounds"], 0.1),
             "fine": (40, [0.5], FINE, s["fine_seeds"], s["rounds"], s["share"])}
     if scale == "full":
         jobs |= {f"K={k}": (k, [1.0], SIGMAS, 10, 200, 1.0) for k in (5, 10, 20)}
