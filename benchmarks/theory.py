@@ -48,7 +48,8 @@ def runs(clients: int, ratios: list[float], sigmas: list[float], seeds: int, rou
 
 def train(scale: str, out: Path) -> None:
     s = SCALES[scale]
-    jobs = {"grid": (40, s["ratios"], SIGMAS, s["seeds"], s["rounds"], s["share"]), "pre": (10, [1.0], SIGMAS, s["pre_seeds"], s["rounds"], 0.1),
+    jobs = {"grid": (40, s["ratios"], SIGMAS, s["seeds"], s["rounds"], s["share"]),
+            "pre": (10, [1.0], SIGMAS, s["pre_seeds"], s["rounds"], 0.1),
             "fine": (40, [0.5], FINE, s["fine_seeds"], s["rounds"], s["share"])}
     if scale == "full":
         jobs |= {f"K={k}": (k, [1.0], SIGMAS, 10, 200, 1.0) for k in (5, 10, 20)}
