@@ -40,6 +40,7 @@ class Designed:
     design: theory.Design
     epsilon: FloatArray  # [rows of the front], the true ε of the study's view
     runs: theory.Runs  # of the pre-experiment
+    points: Any  # its Pareto points: rounds, sigma, sample_ratio, loss, leakage
     clients: int  # K₀
     cost: theory.Cost
     seconds: float  # of wall clock
@@ -61,19 +62,19 @@ def design_study(study: Study, pre: Pre, db: Path, *, seconds: float | None = No
     training, turned into rounds by the cost model. With compare, the real federation is searched by training too.
     """
     problem, box = _checked(study)
-    rounds = int(_most(problem.training.rounds))
+    rounds = int(largest(problem.training.rounds))
     small = replace(problem, data=replace(problem.data, clients=pre.clients, share=pre.share),
                     training=replace(problem.training, sample_ratio=pre.sample_ratio))
     found, took = _grid(study, small, box, rounds, pre.sigmas, pre.seeds, db, watch)
-    points = theory.full_grid(found).points
-    estimate = theory.estimate_k(points["rounds"], points["sigma"], pre.clients, pre.sample_ratio, rounds_max=rounds, sigma_min=box[0],
-                                 sigma_max=box[1])
-    q, allowed = float(_most(problem.training.sample_ratio)), rounds
+    whole = theory.full_grid(found)
+    estimate = theory.estimate_k(whole.points["rounds"], whole.points["sigma"], pre.clients, pre.sample_ratio, rounds_max=rounds,
+                                 sigma_min=box[0], sigma_max=box[1])
+    q, allowed = float(largest(problem.training.sample_ratio)), rounds
     if seconds is not None:
         allowed = min(rounds, theory.rounds_within(seconds, _seconds_per_round(problem, box)))
     made = theory.design(estimate, clients=problem.data.clients, sample_ratio=q, rounds_max=allowed, sigma_min=box[0], sigma_max=box[1])
     others = _searches(study, problem, box, rounds, pre, db, watch) if compare else {}
-    return Designed(made, _epsilons(problem, made), found, pre.clients, theory.full_grid(found).cost, took, others)
+    return Designed(made, _epsilons(problem, made), found, whole.points, pre.clients, whole.cost, took, others)
 
 
 def _epsilons(problem: Federation, made: theory.Design) -> FloatArray:
@@ -106,10 +107,6 @@ def _with_noise(problem: Federation, sigma: Any, **training: Any) -> Federation:
     return replace(problem, mechanism=mechanism, training=replace(problem.training, **training), objectives=())
 
 
-def _most(value: Any) -> Any:
-    return largest(value) if isinstance(value, Variable) else value
-
-
 def _grid(study: Study, problem: Federation, box: tuple[float, float], rounds: int, sigmas: int, seeds: int, db: Path,
           watch: Watch) -> tuple[theory.Runs, float]:
     """Train a grid of noises, every seed, to the last round; return every round of it and the seconds it took."""
@@ -121,7 +118,7 @@ def _grid(study: Study, problem: Federation, box: tuple[float, float], rounds: i
         trials = sorted((t for t in store.trials() if t.state == "done"), key=lambda t: t.settings["sigma"])
         took = store.seconds()
         losses = np.stack([_losses(store, t) for t in trials])  # [n,seeds,T]
-    ratio = float(_most(problem.training.sample_ratio))
+    ratio = float(largest(problem.training.sample_ratio))
     return theory.Runs.of([t.settings["sigma"] for t in trials], ratio, losses), took
 
 
@@ -131,14 +128,14 @@ def _losses(store: Store, trial: Trial) -> FloatArray:
 
 def _seconds_per_round(problem: Federation, box: tuple[float, float]) -> float:
     """Return the seconds of a round of the real federation, by the study's cost model."""
-    one = _with_noise(problem, box[0], rounds=1, sample_ratio=_most(problem.training.sample_ratio))
+    one = _with_noise(problem, box[0], rounds=1, sample_ratio=largest(problem.training.sample_ratio))
     return float(one.measure({}, [0])["gu24_eq4"][0])
 
 
 def _searches(study: Study, problem: Federation, box: tuple[float, float], rounds: int, pre: Pre, db: Path,
               watch: Watch) -> dict[str, dict[str, Any]]:
     """Return what the full grid, training with budget and training until convergence find and cost in the real federation."""
-    real = replace(problem, training=replace(problem.training, sample_ratio=_most(problem.training.sample_ratio)))
+    real = replace(problem, training=replace(problem.training, sample_ratio=largest(problem.training.sample_ratio)))
     runs, took = _grid(study, real, box, rounds, pre.sigmas, pre.seeds, db.with_name(f"{db.stem}-grid{db.suffix}"), watch)
     grid = theory.full_grid(runs)
     each = took / grid.cost.rounds

@@ -17,7 +17,7 @@ from fedpareto.optimizers import Psl
 from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.study import Study
-from fedpareto.trials import history_of
+from fedpareto.trials import known_of
 
 Watch = Callable[[Store], None]
 
@@ -56,9 +56,7 @@ def run(study: Study, db: str | Path | None = None, evaluate: Evaluate = here, w
 
 def known(study: Study, store: Store) -> History:
     """Return what the store knows of the study's objectives."""
-    problem = study.problem
-    done = [t for t in store.trials() if t.state != "pending"]
-    return history_of(done, [o.measure for o in problem.objectives], problem.space, getattr(problem, "free", None))
+    return known_of(study.problem, store.trials())
 
 
 def finished(study: Study, store: Store) -> bool:

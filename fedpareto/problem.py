@@ -48,9 +48,10 @@ class Problem(Protocol):
     measure returns everything it measured, name → [n]; row i depends on values[...][i] and seeds[i] alone. A row that
     could not be measured is nan; failures names the measures that, where finite, say why, each with its sentence.
 
-    A problem may also have `known(values)`: the measures that follow from the settings alone, name → [n], exactly and without a run. And
-    `free`, the name of a whole-numbered variable along which one run tells every smaller value (the rounds), with
-    `measure_along(values, seeds)`: what measure returns, and the objectives' measures after each step of it, name → [n,T].
+    A problem may also have `known(values, names)`: the measures that follow from the settings alone, name → [n], exactly and without a run;
+    those of its objectives unless others are named. And `free`, the name of a whole-numbered variable along which one run tells every
+    smaller value (the rounds), with `measure_along(values, seeds)`: what measure returns, and the objectives' measures after each step
+    of it, name → [n,T].
     """
 
     @property

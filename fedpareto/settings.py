@@ -129,14 +129,18 @@ def fixed(settings: T, choose: Callable[[Variable], Any]) -> T:
     return dataclasses.replace(settings, **{f.name: one(getattr(settings, f.name)) for f in dataclasses.fields(settings)})  # type: ignore
 
 
-def largest(variable: Variable) -> Any:
-    """Return the largest value a variable can take."""
-    return max(variable.choices) if isinstance(variable, Choice) else variable.high
+def largest(value: Any) -> Any:
+    """Return the largest value a setting can take: the end of its range, or the value it is fixed to."""
+    if not isinstance(value, Variable):
+        return value
+    return max(value.choices) if isinstance(value, Choice) else value.high
 
 
-def least(variable: Variable) -> Any:
-    """Return the least value a variable can take."""
-    return min(variable.choices) if isinstance(variable, Choice) else variable.low
+def least(value: Any) -> Any:
+    """Return the least value a setting can take: the end of its range, or the value it is fixed to."""
+    if not isinstance(value, Variable):
+        return value
+    return min(value.choices) if isinstance(value, Choice) else value.low
 
 
 def read(cls: type[T], table: Mapping[str, Any], where: str, faults: list[Fault]) -> T | None:

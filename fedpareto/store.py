@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import math
@@ -215,7 +216,7 @@ class Store:
         self._finished += itertools.takewhile(lambda t: t.state != "pending", fresh)
         return [t for t in whole if state in (None, t.state)]
 
-    @property
+    @functools.cached_property
     def _columns(self) -> str:
         """The columns of a trial; a database of an older version that is only read has no curves."""
         names = [row[1] for row in self._rows("PRAGMA table_info(trials)")]

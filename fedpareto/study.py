@@ -13,7 +13,7 @@ from typing import Any
 
 from fedpareto.errors import Fault, SettingError, StudyError, did_you_mean
 from fedpareto.federation import MEASURES, MODELS, Cost, Data, Federation, Own, Training
-from fedpareto.mechanisms import MECHANISMS, Chain, adds_noise
+from fedpareto.mechanisms import MECHANISMS, Chain, adds_noise, links_of
 from fedpareto.optimizers import OPTIMIZERS, Optimizer
 from fedpareto.privacy import Privacy
 from fedpareto.problem import Objective, Problem
@@ -99,7 +99,7 @@ def load_study(path: str | Path, budget: int | None = None, seed: int | None = N
 def encrypted(study: Study) -> Study:
     """Return the study with its encryption run and not only charged: the models are the same, so it is the same study."""
     problem: Any = study.problem
-    links = getattr(problem.mechanism, "links", (problem.mechanism,))
+    links = links_of(problem.mechanism)
     if not any(hasattr(link, "encrypt") for link in links):
         raise SettingError(f"--encrypt: must go with a mechanism that encrypts, found {study.description['mechanism']['name']}.")
     made = tuple(replace(link, encrypt=True) if hasattr(link, "encrypt") else link for link in links)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.history import History
+from fedpareto.problem import Problem
 from fedpareto.settings import least
 from fedpareto.space import FloatArray, Space
 
@@ -41,6 +42,12 @@ class Result:
     measures: dict[str, float]
     error: str | None = None
     curves: dict[str, list[float]] = field(default_factory=dict)
+
+
+def known_of(problem: Problem, trials: Sequence[Trial]) -> History:
+    """Return what finished trials, and their runs on the way, tell of a problem's objectives."""
+    done = [t for t in trials if t.state != "pending"]
+    return history_of(done, [o.measure for o in problem.objectives], problem.space, getattr(problem, "free", None))
 
 
 def history_of(trials: Sequence[Trial], measures: Sequence[str], space: Space | None = None, free: str | None = None) -> History:

@@ -14,7 +14,7 @@ from fedpareto.federation.cost import Cost
 from fedpareto.federation.data import load
 from fedpareto.federation.models import Model
 from fedpareto.federation.problem import Federation, parameters_of
-from fedpareto.mechanisms import BatchCrypt
+from fedpareto.mechanisms import BatchCrypt, links_of
 from fedpareto.mechanisms.batchcrypt import client_of
 from fedpareto.settings import fixed, largest, least
 from fedpareto.space import FloatArray
@@ -35,8 +35,7 @@ def calibrate(problem: Federation, seconds: float = 1.0) -> Cost:
     cases = [(_work(problem, model, size), _step_seconds(problem, model, size, share)) for model in models for size in sizes]
     fixed_part, slope = _fit(cases)
     cost = replace(problem.cost, step_seconds=fixed_part, parameter_seconds=slope)
-    links = getattr(problem.mechanism, "links", (problem.mechanism,))
-    encrypting = next((link for link in links if isinstance(link, BatchCrypt)), None)
+    encrypting = next((link for link in links_of(problem.mechanism) if isinstance(link, BatchCrypt)), None)
     return cost if encrypting is None else replace(cost, **encryption_seconds(encrypting, problem, seconds))  # type: ignore[arg-type]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fedpareto.mechanisms.batchcrypt import SECONDS
 from fedpareto.settings import setting
 
 
@@ -31,4 +32,4 @@ class Cost:
             return {"encrypt_seconds": 9.21e-3 * grown, "decrypt_seconds": 2.63e-3 * grown,
                     "add_seconds": 7.7e-6 * (key_bits / 2048) ** 1.2,
                     "pack_seconds": self.pack_seconds}
-        return {name: getattr(self, name) for name in ("encrypt_seconds", "decrypt_seconds", "add_seconds", "pack_seconds")}
+        return {name: getattr(self, name) for name in SECONDS}

@@ -48,7 +48,7 @@ class Federation:
     failures = {"diverged_round": "training diverged in round {:.0f}; a smaller learning rate may help"}  # noqa: RUF012
 
     def __post_init__(self) -> None:
-        q = _least(self.training.sample_ratio)
+        q = least(self.training.sample_ratio)
         if q * self.data.clients < 1 - 1e-9:
             raise SettingError(f"training.sample_ratio: must ask for at least one client, found {q:g} of {self.data.clients} clients. "
                                f"Raise it to {1 / self.data.clients:g}.")
@@ -64,7 +64,7 @@ class Federation:
         if getattr(self.mechanism, "joint", False) and self.training.weighting != "uniform":
             raise SettingError("training.weighting: must be uniform for encrypted sums, found size. Write weighting = \"uniform\".")
         fixed_size = self.training.sampling == "fixed"
-        most = int(cohort(float(_most(self.training.sample_ratio)), self.data.clients)) if fixed_size else self.data.clients
+        most = int(cohort(float(largest(self.training.sample_ratio)), self.data.clients)) if fixed_size else self.data.clients
         try:
             self.mechanism.fits(most)
         except SettingError as error:
@@ -72,10 +72,10 @@ class Federation:
 
     def _guarantee_can_hold(self, views: set[str]) -> None:
         """Refuse an ε that is asked for and cannot be given."""
-        if views != {"server"} and self.training.weighting != "uniform":
+        if not all(map(self._bounded, views)):
             raise SettingError("training.weighting: must be uniform for a true ε of sums, found size: a client with many images would "
                                "weigh more than the clipping norm bounds. Write weighting = \"uniform\".")
-        lowest = {name: _least(v) for name, v in named(self.mechanism).items() if not isinstance(v, str | bool | tuple | None)}
+        lowest = {name: least(v) for name, v in named(self.mechanism).items() if not isinstance(v, str | bool | tuple | None)}
         sigma = self.mechanism.gaussian({**lowest, "cohort": 1.0})[0] if adds_noise(self.mechanism) else 0.0  # type: ignore
         if not sigma > 0:
             zero = next((name for name, v in lowest.items() if v == 0 and name.startswith(("sigma", "noise_multiplier"))), "name")
@@ -88,10 +88,10 @@ class Federation:
 
     def slots(self, seeds: Sequence[int]) -> int:
         """Return the largest number of clients that any setting can ask for in a round of these repeats."""
-        ratio, K = float(_most(self.training.sample_ratio)), self.data.clients
+        ratio, K = float(largest(self.training.sample_ratio)), self.data.clients
         if self.training.sampling == "fixed":
             return int(cohort(ratio, K))
-        rounds = range(int(_most(self.training.rounds)))
+        rounds = range(int(largest(self.training.rounds)))
         drawn = [int(taking_part(seed, t, K, np.array([ratio]), "poisson")[0]) for seed in seeds for t in rounds]
         return max([1, round(ratio * K), *drawn])
 
@@ -152,12 +152,9 @@ class Federation:
 
     def _measured(self, values: Values, seeds: Sequence[int],
                   on_the_way: tuple[str, ...]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        n = len(seeds)
-        also = self._unprotected(values, seeds)
-        columns = self.columns(values, n) | also
+        n, views = len(seeds), self._views(on_the_way)
+        columns = self.columns(values, n) | self._unprotected(values, seeds)
         names, rounds = _measurable(columns), int(columns["rounds"].max())
-        views = self._views(on_the_way)
-        by_round = [self.columns(values, n, t + 1, views) | also for t in range(rounds)] if on_the_way else []
         out = {name: np.full(n, np.nan) for name in [*names, "diverged_round"]}
         way = {name: np.full((n, rounds), np.nan) for name in on_the_way}
         for rows, trace in self._traces(values, columns, seeds):
@@ -166,36 +163,33 @@ class Federation:
             for name in names:
                 out[name][rows] = np.where(lost, np.nan, MEASURES[name].compute(trace, mine))
             out["diverged_round"][rows] = np.where(lost, trace.diverged, np.nan)
-            for t in range(len(by_round) and trace.error.shape[1]):
-                then = {name: column[rows] for name, column in by_round[t].items()}
+            for t in range(trace.error.shape[1] if on_the_way else 0):
+                then = mine | {"rounds": np.full(len(rows), t + 1.0)}
+                then |= self._epsilons(then, views)
                 beyond = (trace.diverged <= t + 1) | (t >= mine["rounds"])
                 for name in on_the_way:
                     way[name][rows, t] = np.where(beyond, np.nan, MEASURES[name].compute(trace, then))
         return out, way
 
-    def columns(self, values: Values, n: int, rounds: int | None = None, views: Sequence[str] = VIEWS) -> dict[str, FloatArray]:
+    def columns(self, values: Values, n: int, views: Sequence[str] = VIEWS) -> dict[str, FloatArray]:
         """Return every numeric setting, fixed or searched, and what follows from settings alone, name → [n]; ε for these views."""
         held = named(self.training) | named(self.mechanism)
         held |= {name: values[name] for name in self.space.names if name in held}
         held |= {"clients": self.data.clients, "delta": self.privacy.delta(self.data.clients)}
         numeric = {name: v for name, v in held.items() if not isinstance(v, str | bool | tuple | Variable | None)}
         out = {name: np.broadcast_to(np.asarray(v, dtype=np.float64), (n,)) for name, v in numeric.items()}
-        if rounds is not None:
-            out["rounds"] = np.full(n, float(rounds))
         out["cohort"] = np.array([float(cohort(q, self.data.clients, self.training.sampling)) for q in out["sample_ratio"]])
-        sizes = {key: self._parameters(values, i) for i, key in reversed(list(enumerate(self._widths(values, n))))}
-        out["parameters"] = np.array([sizes[key] for key in self._widths(values, n)], dtype=np.float64)
-        return out | self._noise(out) | self._epsilons(out, views)
+        out["parameters"] = self._parameters(values, n)
+        out |= self._noise(out)
+        return out | self._epsilons(out, views)
 
-    def _widths(self, values: Values, n: int) -> list[tuple[Any, ...]]:
-        """Return what is searched of the model in each row; rows that agree in it have models of one size."""
-        names = [v.name for v in searched(self.model)]
-        return [tuple(values[name][i] for name in names) for i in range(n)]
-
-    def _parameters(self, values: Values, row: int) -> int:
-        data = load(self.data)
-        mine = fixed(self.model, lambda v: values[v.name][row])
-        return parameters_of(mine, data.shape, data.classes)  # type: ignore[arg-type]
+    def _parameters(self, values: Values, n: int) -> FloatArray:
+        """Return the size of each row's model, [n]; rows that agree in what is searched of it have one."""
+        data, names = load(self.data), [v.name for v in searched(self.model)]
+        rows = [tuple(values[name][i] for name in names) for i in range(n)]
+        models = {row: fixed(self.model, lambda v, row=row: row[names.index(v.name)]) for row in set(rows)}  # type: ignore[misc]
+        sizes = {row: parameters_of(model, data.shape, data.classes) for row, model in models.items()}  # type: ignore[arg-type]
+        return np.array([sizes[row] for row in rows], dtype=np.float64)
 
     def _noise(self, columns: dict[str, FloatArray]) -> dict[str, FloatArray]:
         """Return the noise of each client, the norm it hides and the noise multiplier on the sum; nothing where none is added."""
@@ -208,48 +202,52 @@ class Federation:
 
     def _epsilons(self, columns: dict[str, FloatArray], views: Sequence[str]) -> dict[str, FloatArray]:
         """Return the true ε of these views, and the headline; infinite without noise, nan where no bound is known."""
-        noise = self._noise(columns)
         out = {}
         for view in views:
-            if not noise:
+            if "norm" not in columns:
                 out[view] = np.full(columns["rounds"].shape, np.inf)
-            elif view != "server" and self.training.weighting != "uniform":
+            elif not self._bounded(view):
                 out[view] = np.full(columns["rounds"].shape, np.nan)
             else:
-                out[view] = epsilon(self.privacy, noise=self._own(noise["sigma"], columns, view), clipping_norm=noise["norm"],
-                                    cohort=columns["cohort"],
-                                    clients=self.data.clients, rounds=columns["rounds"], sampling=self.training.sampling, view=view)
+                out[view] = epsilon(self.privacy, **self._terms(columns, view))
         headline = {"epsilon": out[self.privacy.view]} if self.privacy.view in out else {}
         return {f"epsilon_{view}": column for view, column in out.items()} | headline
 
-    def _own(self, sigma: FloatArray, columns: dict[str, FloatArray], view: str) -> FloatArray:
-        """Return the noise that counts for each client: under Poisson sampling a cohort of all clients shares that of the expected one,
-        so that a server that sees each upload may see less of it."""
+    def _bounded(self, view: str) -> bool:
+        """Say whether a client's share of what is seen has a bound: in sums, only if all weigh the same."""
+        return view == "server" or self.training.weighting == "uniform"
+
+    def _terms(self, columns: dict[str, FloatArray], view: str) -> dict[str, Any]:
+        """Return what an accountant needs of these rows, as its arguments.
+
+        Under Poisson sampling a cohort of all clients shares the noise of the expected one, so that a server that sees each upload
+        may see less of it than sigma.
+        """
+        sigma = columns["sigma"]
         if view == "server" and self.training.sampling == "poisson":
-            return np.asarray(sigma * np.sqrt(columns["cohort"] / columns["clients"]))
-        return sigma
+            sigma = sigma * np.sqrt(columns["cohort"] / columns["clients"])
+        return {"noise": sigma, "clipping_norm": columns["norm"], "cohort": columns["cohort"], "clients": self.data.clients,
+                "rounds": columns["rounds"], "sampling": self.training.sampling, "view": view}
 
     def guarantee(self, settings: Mapping[str, Any], view: str | None = None) -> Guarantee | None:
         """Return what is promised of one point, as a statement; None where no noise is added or no bound is known."""
-        columns = self.columns({name: [value] for name, value in settings.items()}, 1)
-        noise, view = self._noise(columns), view or self.privacy.view
-        known = noise and noise["sigma"][0] > 0 and (view == "server" or self.training.weighting == "uniform")
-        if not known:
+        view = view or self.privacy.view
+        columns = self.columns({name: [value] for name, value in settings.items()}, 1, views=())
+        if not self._promises(columns, view):
             return None
-        return guarantee(self.privacy, noise=float(self._own(noise["sigma"], columns, view)[0]), clipping_norm=float(noise["norm"][0]),
-                         cohort=float(columns["cohort"][0]), clients=self.data.clients, rounds=int(columns["rounds"][0]),
-                         sampling=self.training.sampling, view=view)
+        terms = {name: float(v[0]) if isinstance(v, np.ndarray) else v for name, v in self._terms(columns, view).items()}
+        return guarantee(self.privacy, **terms | {"rounds": int(terms["rounds"])})
 
     def search_guarantee(self, tried: Sequence[Mapping[str, Any]], repeats: int) -> Guarantee | None:
         """Return what the search itself promises: choosing among these points, each trained so many times on private data."""
-        columns = self.columns({name: [s[name] for s in tried] for name in self.space.names}, len(tried))
-        noise = self._noise(columns)
-        if not noise or not (noise["sigma"] > 0).all() or (self.privacy.view != "server" and self.training.weighting != "uniform"):
+        columns = self.columns({name: [s[name] for s in tried] for name in self.space.names}, len(tried), views=())
+        if not self._promises(columns, self.privacy.view):
             return None
-        return selection_guarantee(self.privacy, noise=self._own(noise["sigma"], columns, self.privacy.view), clipping_norm=noise["norm"],
-                                   cohort=columns["cohort"],
-                                   clients=self.data.clients, rounds=columns["rounds"], sampling=self.training.sampling,
-                                   trials=len(tried), repeats=repeats)
+        return selection_guarantee(self.privacy, **self._terms(columns, self.privacy.view), trials=len(tried), repeats=repeats)
+
+    def _promises(self, columns: dict[str, FloatArray], view: str) -> bool:
+        """Say whether every row adds noise and what is seen of it is bounded."""
+        return "norm" in columns and bool((columns["sigma"] > 0).all()) and self._bounded(view)
 
     def _unprotected(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]:
         """Return the test error of the same trainings without protection, where an objective asks for it."""
@@ -350,14 +348,6 @@ def parameters_of(model: Model, shape: tuple[int, ...], classes: int) -> int:
 def _measurable(columns: Mapping[str, FloatArray]) -> list[str]:
     """Return the measures that these columns allow."""
     return [name for name, m in MEASURES.items() if all(need in columns for need in m.needs)]
-
-
-def _most(value: Any) -> Any:
-    return largest(value) if isinstance(value, Variable) else value
-
-
-def _least(value: Any) -> Any:
-    return least(value) if isinstance(value, Variable) else value
 
 
 def _memory() -> int:

@@ -28,6 +28,7 @@ from fedpareto.federation.train import Images, LocalSteps, Stack, precision, see
 from fedpareto.mechanisms import Mechanism, Upload
 from fedpareto.noise import Noise, derive, stream
 from fedpareto.problem import tell
+from fedpareto.settings import named
 from fedpareto.space import FloatArray
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Run:
         self.ratios = values["sample_ratio"].double().numpy()  # [R]
         expected = [float(cohort(q, self.clients, self.training.sampling)) for q in self.ratios]
         most = expected if self.training.sampling == "fixed" else [float(self.clients)] * len(expected)
-        charged = repeats[0].cost.charged(int(getattr(repeats[0].mechanism, "key_bits", 2048)))
+        charged = repeats[0].cost.charged(int(named(repeats[0].mechanism).get("key_bits", 2048)))
         also = {"cohort": expected, "summands": most, **{name: [v] * len(expected) for name, v in charged.items()}}
         self.values = {name: v.to(device) for name, v in {**{k: torch.tensor(v) for k, v in also.items()}, **values}.items()}
         kinds = list(dict.fromkeys(models))  # federations of one width start from the same model: build it once
@@ -183,11 +184,11 @@ class Run:
             diverged = torch.where(diverged.isnan() & wild, t + 1.0, diverged)
             judged = (t + 1) % every == 0 or t + 1 in lasts
             seen.append(torch.cat([self._seen(judged), tally.figures().flatten(1)]))
-            withheld.append(tally.withheld(self.slots))
+            withheld.append(tally.withheld())
             tell((t + 1) / int(last.max()))
         figures = torch.stack(seen, dim=2).cpu().numpy()  # [13,S·R,T]
-        named = dict(zip([f.name for f in fields(Trace)], figures, strict=False))  # in the order of the Trace
-        return Trace(**named, withheld=torch.stack(withheld, dim=2).flatten(0, 1).cpu().numpy(),
+        judged_and_counted = dict(zip([f.name for f in fields(Trace)], figures, strict=False))  # in the order of the Trace
+        return Trace(**judged_and_counted, withheld=torch.stack(withheld, dim=2).flatten(0, 1).cpu().numpy(),
                      diverged=diverged.flatten().double().cpu().numpy(), parameters=self.parameters.flatten().cpu().numpy())
 
     def _seen(self, judged: bool) -> Tensor:

@@ -33,7 +33,7 @@ class Tally:
         return cls(parameters, cost, zero, zero[0], zero[:5], zero[0], zero[:3])
 
     def begin_round(self, asked: Tensor) -> None:
-        self._close_round()
+        self.total = self.figures()
         self.asked = asked.double()
         self.sums, self.most, self.adding = torch.zeros_like(self.sums), torch.zeros_like(self.most), torch.zeros_like(self.adding)
         self.sizes = [[] for _ in asked]
@@ -61,14 +61,11 @@ class Tally:
         whole = self.most[2] + self.adding
         return torch.stack([self.sums[0], self.sums[1], shared, self.most[0], seconds, self.most[1], whole, reading, self.adding])
 
-    def _close_round(self) -> None:
-        self.total = self.total + self._round()
-
     def figures(self) -> Tensor:
         """Return the sums with the round under way, [KINDS,S,R]."""
         return self.total + self._round()
 
-    def withheld(self, slots: int) -> Tensor:
+    def withheld(self) -> Tensor:
         """Return the size of each client's private values in this round, [S,R,M]; M is 0 where the mechanism keeps none."""
         if not self.sizes or not self.sizes[0]:
             return self.parameters.new_zeros(*self.parameters.shape, 0)

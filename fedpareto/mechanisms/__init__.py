@@ -1,6 +1,6 @@
 """How clients protect what they send, one mechanism per file."""
 
-from fedpareto.mechanisms.base import Mechanism, Upload, adds_noise
+from fedpareto.mechanisms.base import Mechanism, Upload, adds_noise, links_of
 from fedpareto.mechanisms.batchcrypt import BatchCrypt
 from fedpareto.mechanisms.chain import Chain
 from fedpareto.mechanisms.none import Unprotected
@@ -21,4 +21,4 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 
 __all__ = ["MECHANISMS", "BatchCrypt", "Chain", "Mechanism", "Pruning", "Quantization", "Randomization", "Sparsification", "Unprotected",
            "Upload",
-           "adds_noise"]
+           "adds_noise", "links_of"]

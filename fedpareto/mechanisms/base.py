@@ -88,9 +88,14 @@ class Mechanism(Protocol):
         """
 
 
+def links_of(mechanism: Any) -> tuple[Any, ...]:
+    """Return the links of a chain, or the mechanism alone."""
+    return tuple(getattr(mechanism, "links", (mechanism,)))
+
+
 def adds_noise(mechanism: Any) -> bool:
     """Say whether a mechanism, or a link of a chain, adds Gaussian noise."""
-    return any(hasattr(link, "gaussian") for link in getattr(mechanism, "links", (mechanism,)))
+    return any(hasattr(link, "gaussian") for link in links_of(mechanism))
 
 
 def each(column: Tensor) -> Tensor:

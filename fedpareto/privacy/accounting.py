@@ -9,6 +9,7 @@ Letters: s is the noise each client adds, c the clipping norm, m the cohort of a
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from dataclasses import dataclass
@@ -161,6 +162,7 @@ class Guarantee:
                 f"accountant: {self.accountant}.")
 
 
+@functools.lru_cache(maxsize=1024)
 def guarantee(privacy: Privacy, *, noise: float, clipping_norm: float, cohort: float, clients: int, rounds: int, sampling: str,
               view: str | None = None) -> Guarantee:
     """Return the promise of one setting, at the accuracy of a report."""

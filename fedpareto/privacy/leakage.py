@@ -16,10 +16,10 @@ def gu24_eq2(sigma: ArrayLike, clipping_norm: ArrayLike, sample_ratio: ArrayLike
 
     C is never given and 1 unless said. It is no bound on ε: the true one can be a thousand times as large.
     """
-    s, clip, q, T, K, d = _checked("gu24_eq2", sigma=(sigma, 0, None), clipping_norm=(clipping_norm, None, 0),
+    s, clip, q, T, K, _ = _checked("gu24_eq2", sigma=(sigma, 0, None), clipping_norm=(clipping_norm, None, 0),
                                    sample_ratio=(sample_ratio, None, 0), rounds=(rounds, 1, None), clients=(clients, 1, None),
-                                   delta=(delta, None, 0))
-    _checked("gu24_eq2", c=(c, None, 0), room=(1 - d, None, 0))
+                                   c=(c, None, 0))
+    d = _checked_delta("gu24_eq2", delta)
     with np.errstate(all="ignore"):
         return np.asarray(c * (clip / s) * np.sqrt(-q * T * np.log(d) / K))
 
@@ -74,9 +74,9 @@ def xiao25_eq7(noise_multiplier: ArrayLike, rounds: ArrayLike, sample_ratio: Arr
 
     As printed the sampling rate v divides, so that asking fewer clients would cost privacy.
     """
-    z, T, v, d = _checked("xiao25_eq7", noise_multiplier=(noise_multiplier, 0, None), rounds=(rounds, 1, None),
-                          sample_ratio=(sample_ratio, None, 0), delta=(delta, None, 0))
-    _checked("xiao25_eq7", room=(1 - d, None, 0))
+    z, T, v = _checked("xiao25_eq7", noise_multiplier=(noise_multiplier, 0, None), rounds=(rounds, 1, None),
+                       sample_ratio=(sample_ratio, None, 0))
+    d = _checked_delta("xiao25_eq7", delta)
     with np.errstate(all="ignore"):
         return np.asarray(np.sqrt(-2 * T * np.log(d)) / z * (1 / v if printed else v))
 
@@ -89,8 +89,13 @@ def _checked(where: str, **given: tuple[ArrayLike, float | None, float | None]) 
         holds = np.isfinite(array) & (least is None or array >= least) & (above is None or array > above)
         if not np.all(holds):
             rule = f" and at least {least:g}" if least is not None else f" and above {above:g}" if above is not None else ""
-            if name == "room":
-                raise SettingError(f"{where}: delta must be below 1, found {1 - array}.")
             raise SettingError(f"{where}: {name} must be finite{rule}, found {array}.")
         out.append(array)
     return out
+
+
+def _checked_delta(where: str, delta: ArrayLike) -> FloatArray:
+    (array,) = _checked(where, delta=(delta, None, 0))
+    if not np.all(array < 1):
+        raise SettingError(f"{where}: delta must be below 1, found {array}.")
+    return array

@@ -38,7 +38,7 @@ def design_figure(found: Any, path: Path) -> Path:
 
 def draw_design(axes: Axes, found: Any) -> None:
     """Draw noise against rounds: what the small federation showed, and what follows for the real one."""
-    made, points = found.design, theory.full_grid(found.runs).points
+    made, points = found.design, found.points
     axes.scatter(points["rounds"], points["sigma"], s=9, color=GREY, label="Pareto points of the pre-experiment")
     rounds = np.arange(1, made.rounds_max + 1)
     axes.plot(rounds, theory.sigma_of(rounds, made.estimate.k, found.clients, found.runs.sample_ratio[0]), color=BLUE,

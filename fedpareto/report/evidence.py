@@ -8,22 +8,20 @@ import platform
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from fedpareto import __version__
 from fedpareto.federation import MEASURES
 from fedpareto.report.paper import Html, bullets, code, paragraph, preformatted, section, sheet, table
-from fedpareto.report.points import Point, View, best, pick, split_table
-from fedpareto.report.privacy import epsilon_text, guarantee_of, headline, promises, search_cost
+from fedpareto.report.points import Point, View, by_budget, pick, split_table
+from fedpareto.report.privacy import epsilon_heading, epsilon_text, guarantee_of, headline, promises, search_cost
 from fedpareto.report.svg import Series, chart, figure, legend
-from fedpareto.report.text import column, proxies, short, shown, summary, thinned
+from fedpareto.report.text import column, package_versions, proxies, short, shown, summary, thinned
 from fedpareto.report.toml import fixed_study
 from fedpareto.trials import Trial
 
 MOST_DRAWN = 800  # trials beside the front, so that the page stays small
-PACKAGES = ("torch", "numpy", "dp-accounting")
 
 LOOKS_ON = {
     "server": "Clients trust nobody but themselves. The server sees every upload of every round and may try to learn from it; otherwise "
@@ -127,9 +125,7 @@ def _front(seen: View, chosen: Point | None) -> Html:
     points = thinned(seen, 12)
     if chosen is not None and chosen not in points:
         points = [*points, chosen]
-    view = headline(seen)
-    asked = any(o.measure == "epsilon" for o in seen.objectives)
-    extra = [f"true ε ({view})"] if view and not asked else []
+    extra = epsilon_heading(seen)
     rows = [[p.trial, *(shown(o, p.objectives[o.name]) for o in seen.objectives), *[epsilon_text(p.measures.get("epsilon")) for _ in extra]]
             for p in points]
     caption = f"{len(points)} of {len(seen.front)} points; the chosen one stands out." if len(points) < len(seen.front) else ""
@@ -165,10 +161,7 @@ def _curves(seen: View) -> list[tuple[str, Sequence[Point]]]:
     if len(seen.objectives) < 3:
         return [("Pareto front", seen.front)]
     third = seen.objectives[2]
-    values = sorted(p.objectives[third.name] for p in seen.front)
-    budgets = sorted({values[max(0, round(share * len(values)) - 1)] for share in (1 / 3, 2 / 3, 1.0)})
-    return [(f"front with {third.name} ≤ {shown(third, b)}", best([p for p in seen.front if p.objectives[third.name] <= b],
-                                                                 seen.objectives[:2])) for b in budgets]
+    return [(f"front with {third.name} ≤ {shown(third, budget)}", points) for budget, points in by_budget(seen)]
 
 
 def _choice(seen: View, point: Point | None, why: str) -> Html:
@@ -223,7 +216,7 @@ def _of_the_promise(unit: str) -> list[str]:
 def _reproduce(seen: View, trials: Sequence[Trial]) -> Html:
     path = seen.study.path
     rows: list[tuple[str, Any]] = [("fedpareto", __version__), ("Python", platform.python_version())]
-    rows += [(name, _version(name)) for name in PACKAGES]
+    rows += [(name, found or "not installed") for name, found in package_versions().items()]
     if path is not None:
         rows.append((f"SHA-256 of {path.name}", code(hashlib.sha256(path.read_bytes()).hexdigest())))
     rows.append(("SHA-256 of the rows", code(rows_sha256(trials))))
@@ -240,10 +233,3 @@ def _ready(seen: View, point: Point | None) -> Html:
         return Html("")
     text = fixed_study(seen.study.description, point.settings, f"{seen.study.name}-pick", repeats=5)
     return section("The choice as a study file", paragraph("It trains the point again, five times."), preformatted(text))
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"

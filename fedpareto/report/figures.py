@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpareto.errors import MissingPackage
-from fedpareto.report.points import Point, View, best, split_table
+from fedpareto.report.points import Point, View, by_budget, split_table
 from fedpareto.report.text import column
 
 if TYPE_CHECKING:
@@ -101,13 +101,9 @@ def _fronts(seen: View) -> list[tuple[str, list[Point], str, str]]:
     """Return the front; of three objectives, one for each of three budgets of the third."""
     if len(seen.objectives) < 3 or not seen.front:
         return [("Pareto front", _in_order(seen.front, seen), BLUE, "o")]
-    third = seen.objectives[2].name
-    budgets = np.quantile([p.objectives[third] for p in seen.front], [0.33, 0.67, 1.0])
-    out = []
-    for budget, colour, shape in zip(budgets, (GREEN, PURPLE, BLUE), ("o", "s", "^"), strict=True):
-        within = [p for p in seen.front if p.objectives[third] <= budget]
-        out.append((f"{third} ≤ {budget:.3g}", _in_order(best(within, seen.objectives[:2]), seen), colour, shape))
-    return out
+    third, looks = seen.objectives[2].name, zip((GREEN, PURPLE, BLUE), ("o", "s", "^"), strict=True)
+    return [(f"{third} ≤ {budget:.3g}", _in_order(points, seen), colour, shape)
+            for (budget, points), (colour, shape) in zip(by_budget(seen), looks, strict=False)]
 
 
 def _in_order(points: Sequence[Point], seen: View) -> list[Point]:

@@ -10,20 +10,18 @@ import platform
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from fedpareto import __version__
 from fedpareto.federation.measures import MEASURES
-from fedpareto.privacy import VIEWS
+from fedpareto.privacy import VIEWS, rounded_up
 from fedpareto.report.figures import MOST_CLIENTS
 from fedpareto.report.points import Point, View, split_table
 from fedpareto.report.privacy import SEEN_BY, headline, statements
-from fedpareto.report.text import column, proxies, summary
+from fedpareto.report.text import column, package_versions, proxies, summary
 from fedpareto.report.toml import fixed_study, to_toml
 
 SCRIPTS = ("data.js", "charts.js", "front.js", "parallel.js", "panels.js", "page.js")
@@ -50,6 +48,7 @@ def as_json(data: Mapping[str, Any]) -> str:
 def page_data(seen: View) -> dict[str, Any]:
     """Return everything the page shows, as plain data; points are columns, one number where all are equal."""
     split = split_table(seen)
+    packages = ", ".join(f"{name} {found}" if found else f"no {name}" for name, found in package_versions().items())
     return {
         "study": seen.study.name,
         "summary": summary(seen),
@@ -75,7 +74,7 @@ def page_data(seen: View) -> dict[str, Any]:
         "template": _template(seen),
         "studyFile": seen.study.path.name if seen.study.path else "study.toml",
         "commands": _commands(seen),
-        "made": f"fedpareto {__version__}, Python {platform.python_version()}, {_packages()}, seed {seen.study.seed}",
+        "made": f"fedpareto {__version__}, Python {platform.python_version()}, {packages}, seed {seen.study.seed}",
     }
 
 
@@ -130,8 +129,7 @@ def _rounded(name: str, value: float | None, digits: int) -> float | None:
     if value is None or value == 0:
         return value
     if name.startswith("epsilon"):
-        places = digits - 1 - math.floor(math.log10(abs(value)))
-        return float(math.ceil(Decimal(value).scaleb(places)) * Decimal(10) ** -places)
+        return float(rounded_up(value, digits))
     return _digits(value, digits)
 
 
@@ -176,17 +174,6 @@ def _commands(seen: View) -> list[str]:
         return []
     name = shlex.quote(seen.study.path.name)
     return [f"fedpareto run {name} --budget {seen.study.budget} --seed {seen.study.seed}", f"fedpareto verify {name}"]
-
-
-def _packages() -> str:
-    """Return the versions of what the numbers rest on."""
-    found = []
-    for name in ("torch", "numpy", "dp-accounting"):
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            found.append(f"no {name}")
-    return ", ".join(found)
 
 
 def write_page(seen: View, path: str | Path) -> Path:

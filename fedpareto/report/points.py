@@ -16,9 +16,9 @@ from fedpareto.front import hypervolume, knee, nondominated
 from fedpareto.history import History
 from fedpareto.noise import derive
 from fedpareto.problem import Objective, feasible, reference
-from fedpareto.space import FloatArray, Values
+from fedpareto.space import FloatArray
 from fedpareto.study import Study
-from fedpareto.trials import Trial, history_of
+from fedpareto.trials import Trial, known_of
 
 MOST_VOLUMES = 2000  # hypervolumes that are computed for a curve
 
@@ -68,7 +68,7 @@ def view(study: Study, trials: Sequence[Trial]) -> View:
     """Look at a study's trials."""
     finished = [t for t in trials if t.state != "pending"]
     objectives = study.problem.objectives
-    known = history_of(finished, [o.measure for o in objectives], study.problem.space, getattr(study.problem, "free", None))
+    known = known_of(study.problem, finished)
     holds = feasible(objectives, known.y)
     points = [_point(t, objectives, row, ok) for t, row, ok in zip(finished, known.y, holds, strict=True) if t.state == "done"]
     points += _on_the_way(study, finished, known)
@@ -88,7 +88,7 @@ def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list
         return []
     settings = study.problem.space.decode(known.free_x[kept])
     names = [n for n in finished[0].measures if n not in {o.measure for o in objectives}]
-    also = _known(study.problem, settings, names)
+    also = study.problem.known(settings, names) if hasattr(study.problem, "known") else {}
     out = []
     for j, i in enumerate(kept):
         measures = {name: float(column[j]) for name, column in also.items()}
@@ -97,15 +97,6 @@ def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list
                                     spread={}, measures=measures)
         out.append(_point(ended, objectives, known.free_y[i], True))
     return out
-
-
-def _known(problem: Any, settings: Values, names: Sequence[str]) -> dict[str, FloatArray]:
-    """Return these measures where the problem knows them without a run."""
-    try:
-        found: dict[str, FloatArray] = problem.known(settings, names)
-        return found
-    except (AttributeError, TypeError):
-        return {}
 
 
 def hypervolumes(known: History, objectives: Sequence[Objective]) -> list[float]:
@@ -145,6 +136,14 @@ def best(points: Sequence[Point], objectives: Sequence[Objective]) -> list[Point
     y = _matrix(points, objectives)
     front = {tuple(row): p for row, p, kept in reversed(list(zip(y, points, nondominated(y), strict=True))) if kept}
     return [front[row] for row in sorted(front)]
+
+
+def by_budget(seen: View) -> list[tuple[float, list[Point]]]:
+    """Return, for three budgets of the third objective, the front of the first two among the points within it."""
+    third = seen.objectives[2].name
+    values = sorted(p.objectives[third] for p in seen.front)
+    budgets = sorted({values[max(0, round(share * len(values)) - 1)] for share in (1 / 3, 2 / 3, 1.0)})
+    return [(b, best([p for p in seen.front if p.objectives[third] <= b], seen.objectives[:2])) for b in budgets]
 
 
 def recommend(front: Sequence[Point], objectives: Sequence[Objective]) -> tuple[Point | None, str]:

@@ -25,6 +25,12 @@ def headline(seen: View) -> str | None:
     return terms.view if terms else None
 
 
+def epsilon_heading(seen: View) -> list[str]:
+    """Return the heading of the true ε beside the objectives; none where it is an objective, or not known."""
+    asked = any(o.measure == "epsilon" for o in seen.objectives)
+    return [f"true ε ({headline(seen)})"] if headline(seen) and not asked else []
+
+
 def epsilon_text(value: float | None) -> str:
     """Return an ε as people read it: three digits, rounded up; none where no noise is added."""
     return rounded_up(value, 3) if value is not None and math.isfinite(value) else "none"

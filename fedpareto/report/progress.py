@@ -7,10 +7,13 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
+import numpy as np
+
 from fedpareto.front import hypervolume, knee
 from fedpareto.problem import feasible, listening, reference
 from fedpareto.store import Store
 from fedpareto.study import Study
+from fedpareto.trials import known_of
 
 
 @contextlib.contextmanager
@@ -45,8 +48,8 @@ def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[S
 
 def best_so_far(study: Study, store: Store) -> str:
     """Return the hypervolume and the best point so far, in a few words."""
-    objectives = study.problem.objectives
-    y = store.history([o.measure for o in objectives]).y
+    objectives, known = study.problem.objectives, known_of(study.problem, store.trials())
+    y = np.vstack([known.y, known.free_y])
     y = y[feasible(objectives, y)]
     text = f"hypervolume {hypervolume(y, reference(objectives)):.4f}"
     if len(y) == 0:

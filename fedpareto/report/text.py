@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from rich.table import Table
@@ -12,7 +13,7 @@ from rich.table import Table
 from fedpareto.privacy import rounded_up
 from fedpareto.problem import Objective
 from fedpareto.report.points import Point, View
-from fedpareto.report.privacy import as_data, epsilon_text, headline
+from fedpareto.report.privacy import as_data, epsilon_heading, epsilon_text
 
 
 def short(value: Any) -> str:
@@ -20,6 +21,18 @@ def short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value)
+
+
+def package_versions() -> dict[str, str | None]:
+    """Return the versions of what the numbers rest on; None where a package is missing."""
+    return {name: _version(name) for name in ("torch", "numpy", "dp-accounting")}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def shown(objective: Objective, value: float) -> str:
@@ -42,9 +55,7 @@ def table(seen: View, most: int = 12) -> Table:
     """Return the front as a table, thinned evenly to at most `most` rows; the recommended point is starred."""
     names = [*(seen.front[0].settings if seen.front else ())]
     out = Table(box=None, pad_edge=False, header_style="bold")
-    view = headline(seen)
-    asked = any(o.measure == "epsilon" for o in seen.objectives)
-    true = [f"true ε ({view})"] if view and not asked else []
+    true = epsilon_heading(seen)
     for heading in ["", "trial", *map(column, seen.objectives), *true, *names]:
         out.add_column(heading, justify="right", no_wrap=True)
     for point in thinned(seen, most):

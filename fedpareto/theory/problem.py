@@ -43,9 +43,9 @@ class ClosedForm:
                 raise SettingError(f"{name}: must be a number or a {kind.__name__}, found {value}.")
             if isinstance(value, Variable) and value.name != name:
                 raise SettingError(f"{name}: the variable must have this name, found {value.name!r}.")
-        noise_share(self.k, self.clients, [_least(self.sample_ratio), _most(self.sample_ratio)])
-        numbers("sigma", [_least(self.sigma), _most(self.sigma)], above=0)
-        whole("rounds", [_least(self.rounds), _most(self.rounds)])
+        noise_share(self.k, self.clients, [least(self.sample_ratio), largest(self.sample_ratio)])
+        numbers("sigma", [least(self.sigma), largest(self.sigma)], above=0)
+        whole("rounds", [least(self.rounds), largest(self.rounds)])
         numbers("noise", self.noise, least=0)
         if not self.objectives:
             object.__setattr__(self, "objectives", self._both())
@@ -55,8 +55,8 @@ class ClosedForm:
         return Space(tuple(v for v in (self.sigma, self.rounds, self.sample_ratio) if isinstance(v, Variable)))
 
     def _both(self) -> tuple[Objective, ...]:
-        worst_loss, _ = self._formula(_least(self.rounds), _most(self.sigma), _least(self.sample_ratio))
-        _, worst_leakage = self._formula(_most(self.rounds), _least(self.sigma), _most(self.sample_ratio))
+        worst_loss, _ = self._formula(least(self.rounds), largest(self.sigma), least(self.sample_ratio))
+        _, worst_leakage = self._formula(largest(self.rounds), least(self.sigma), largest(self.sample_ratio))
         return (Objective("utility_loss", reference=float(worst_loss)),
                 Objective("leakage", reference=float(worst_leakage), proxy="gu24_eq8"))
 
@@ -66,10 +66,10 @@ class ClosedForm:
         loss, leakage = self._formula(T, s, q)
         return {"utility_loss": loss * self._jitter(T, s, q, seeds), "leakage": leakage}
 
-    def known(self, values: Values) -> dict[str, FloatArray]:
+    def known(self, values: Values, names: Sequence[str] = ("leakage",)) -> dict[str, FloatArray]:
         """Return what needs no training, name → [n]: leakage, by its formula."""
         n = len(next(iter(values.values()))) if values else 1
-        return {"leakage": self._formula(*self._columns(values, n))[1]}
+        return {"leakage": self._formula(*self._columns(values, n))[1]} if "leakage" in names else {}
 
     def every_round(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]:
         """Return each measure after each round, name → [n,T], nan after the last one asked for."""
@@ -84,9 +84,9 @@ class ClosedForm:
 
     def front(self, points: int = 5) -> FloatArray:
         """Return the true front [n,2] of the box; it depends on σ and q through σ²/q alone (Gu 2024, Remark 2)."""
-        low, high = _least(self.sigma) / np.sqrt(_most(self.sample_ratio)), _most(self.sigma) / np.sqrt(_least(self.sample_ratio))
-        rows = pareto_set(k=self.k, clients=self.clients, sample_ratio=1.0, rounds_min=int(_least(self.rounds)),
-                          rounds_max=int(_most(self.rounds)), sigma_min=low, sigma_max=high, points=points)
+        low, high = least(self.sigma) / np.sqrt(largest(self.sample_ratio)), largest(self.sigma) / np.sqrt(least(self.sample_ratio))
+        rows = pareto_set(k=self.k, clients=self.clients, sample_ratio=1.0, rounds_min=int(least(self.rounds)),
+                          rounds_max=int(largest(self.rounds)), sigma_min=low, sigma_max=high, points=points)
         return np.stack([rows["f1"], rows["f2"]], axis=1)
 
     def _columns(self, values: Values, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -104,11 +104,3 @@ class ClosedForm:
             return np.ones(len(seeds))
         rows = zip(seeds, T.tolist(), s.tolist(), q.tolist(), strict=True)
         return np.array([np.exp(self.noise * rng(seed, "closed form", *map(repr, row)).standard_normal()) for seed, *row in rows])
-
-
-def _least(value: Any) -> float:
-    return float(least(value) if isinstance(value, Variable) else value)
-
-
-def _most(value: Any) -> float:
-    return float(largest(value) if isinstance(value, Variable) else value)

@@ -126,6 +126,14 @@ def test_costs_follow_the_model():
     assert phe.measure({}, [0])["training_seconds"][0] == pytest.approx(3 * ciphertexts * 9.21e-3, rel=1e-6)
 
 
+def test_a_longer_key_is_charged_in_a_chain_too():
+    phe = Cost(step_seconds=0.0, parameter_seconds=0.0, encryption="phe", pack_seconds=0.0)
+    alone, chained = (federation(m, cost=phe).measure({}, [0])["training_seconds"][0]
+                      for m in (BatchCrypt(100, key_bits=3072), Chain((Randomization(0.1), BatchCrypt(100, key_bits=3072)))))
+    assert chained == pytest.approx(alone)
+    assert alone > 2 * federation(BatchCrypt(100), cost=phe).measure({}, [0])["training_seconds"][0]
+
+
 @pytest.mark.parametrize(("mechanism", "says"), [
     (BatchCrypt(800), r"mechanism.encryption_batch: must be at most \d+ for a key of 2048 bits, 4 clients and degree 1, found 800"),
     (BatchCrypt(Choice("encryption_batch", (100, 800))), "found 800"),
