@@ -1,7 +1,9 @@
-"""Optuna's samplers behind this package's interface, as its documentation would have a user call them: ask a batch, tell a batch."""
+"""Optuna's samplers and pymoo's NSGA-III behind this package's interface, as their documentation would have a user call them: ask a
+batch, tell a batch."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,3 +56,40 @@ class OptunaPeer:
             value = trial.suggest_float(variable.name, variable.low, variable.high, log=variable.log)
             return float(np.clip(value, variable.low, variable.high))
         return trial.suggest_int(variable.name, variable.low, variable.high, log=variable.log)
+
+
+@dataclass(frozen=True)
+class PymooPeer:
+    """pymoo's NSGA-III, with limits as constraints. It remembers: one history after another only."""
+
+    batch: int
+    running: dict[int, Any] = field(default_factory=dict)
+
+    def propose(self, problem: Any, history: History, n: int, seed: int) -> FloatArray:
+        if len(history) == 0:
+            self.running[seed] = [self._algorithm(problem, seed), None]
+        algorithm, asked = self.running[seed]
+        if asked is not None:
+            rows = history.y[len(history) - len(asked) :]
+            over = np.array([[row[j] - o.limit for j, o in enumerate(problem.objectives) if o.limit is not None] for row in rows])
+            asked.set("F", rows, "G", over.reshape(len(rows), -1))
+            for one in asked:
+                one.evaluated.update(["F", "G"])
+            algorithm.tell(infills=asked)
+        asked = algorithm.ask()
+        self.running[seed][1] = asked
+        return np.clip(asked.get("X"), 0.0, 1.0)
+
+    def _algorithm(self, problem: Any, seed: int) -> Any:
+        from pymoo.algorithms.moo.nsga3 import NSGA3
+        from pymoo.core.problem import Problem
+        from pymoo.termination import get_termination
+        from pymoo.util.ref_dirs import get_reference_directions
+
+        m = len(problem.objectives)
+        parts = max(p for p in range(1, self.batch + 1) if math.comb(p + m - 1, m - 1) <= self.batch)
+        limited = sum(o.limit is not None for o in problem.objectives)
+        algorithm = NSGA3(get_reference_directions("das-dennis", m, n_partitions=parts), pop_size=self.batch)
+        space = Problem(n_var=len(problem.space), n_obj=m, n_ieq_constr=limited, xl=0.0, xu=1.0)
+        algorithm.setup(space, termination=get_termination("n_gen", 10_000), seed=derive(seed, "pymoo") % 2**31)
+        return algorithm

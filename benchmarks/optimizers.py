@@ -4,15 +4,13 @@
     python benchmarks/optimizers.py --problems randomization,theory --optimizers bayesian,cmofl-psl --seeds 3
 
 Results are merged into benchmarks/results/optimizers.json seed by seed: what is there already is not run again (--again runs it).
-105 evaluations are 5 + 20 × 5, 420 are 20 + 20 × 20 (evolutionary optimizers only), as in Kang 2023.
+105 evaluations are 5 + 20 × 5, 420 are 20 + 20 × 20, as in Kang 2023. Runs of another machine are merged with --merge FILE.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
-import math
 import time
 import warnings
 from multiprocessing import get_context
@@ -20,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from optimizer_peers import OptunaPeer
+import torch
+from optimizer_peers import OptunaPeer, PymooPeer
 from optimizer_problems import FEDERATIONS, FUNCTIONS
 
 from fedpareto.front import hypervolume
@@ -30,32 +29,27 @@ from fedpareto.problem import feasible, reference
 
 RESULTS = Path(__file__).parent / "results" / "optimizers.json"
 PROBLEMS = FEDERATIONS | FUNCTIONS
+SIZES = {105: 5, 420: 20}  # evaluations, and those of a batch
 SHOWN = (25, 55, 105)
 
 
-def optimizers() -> dict[str, Any]:
-    """Return every optimizer with batches of five: 5 + 20 × 5."""
+def optimizers(batch: int = 5) -> dict[str, Any]:
+    """Return every optimizer with batches, or populations, of this size, the first one included."""
     make = OPTIMIZERS
     return {
-        "random": make["random"](sequence="uniform", batch=5),
-        "sobol": make["random"](sequence="sobol", batch=5),
-        "bayesian": make["bayesian"](),
-        "cmofl-psl": make["psl"](),
-        "mofl-psl": make["psl"](penalty=False),
-        "qlognehvi": make["qlognehvi"](),
-        "cmofl-nsga2": make["nsga2"](population=5),
-        "mofl-nsga2": make["nsga2"](population=5, penalty=False),
-        "fedmoeac": make["fedmoeac"](population=5),
-        "optuna-nsga2": OptunaPeer("nsga2", 5),
-        "optuna-gp": OptunaPeer("gp", 5),
+        "random": make["random"](sequence="uniform", batch=batch),
+        "sobol": make["random"](sequence="sobol", batch=batch),
+        "bayesian": make["bayesian"](batch=batch, start=batch),
+        "cmofl-psl": make["psl"](batch=batch, start=batch),
+        "mofl-psl": make["psl"](batch=batch, start=batch, penalty=False),
+        "qlognehvi": make["qlognehvi"](batch=batch, start=batch),
+        "cmofl-nsga2": make["nsga2"](population=batch),
+        "mofl-nsga2": make["nsga2"](population=batch, penalty=False),
+        "fedmoeac": make["fedmoeac"](population=batch),
+        "pymoo-nsga3": PymooPeer(batch),
+        "optuna-nsga2": OptunaPeer("nsga2", batch),
+        "optuna-gp": OptunaPeer("gp", batch),
     }
-
-
-def large() -> dict[str, Any]:
-    """Return the evolutionary optimizers with populations of twenty: 20 + 20 × 20."""
-    small = optimizers()
-    ours = {name: dataclasses.replace(small[name], population=20) for name in ("cmofl-nsga2", "mofl-nsga2", "fedmoeac")}
-    return ours | {"optuna-nsga2": OptunaPeer("nsga2", 20), "random": dataclasses.replace(small["random"], batch=20)}
 
 
 def run(problem: Any, optimizer: Any, evaluations: int, seed: int) -> dict[str, Any]:
@@ -66,16 +60,17 @@ def run(problem: Any, optimizer: Any, evaluations: int, seed: int) -> dict[str, 
         x = problem.space.snap(optimizer.propose(problem, history, optimizer.batch, seed))
         spent += time.perf_counter() - began
         history = observe(problem, history, x, seed)
-    size = optimizer.batch
-    curve = [round(told(problem, history.before(b + 1)), 5) for b in range(len(history) // size)]
     within = float(feasible(problem.objectives, history.y).mean())
-    return {"curve": curve, "within": round(within, 3), "seconds": round(spent, 2)}
+    return {"curve": told(problem, history), "within": round(within, 3), "seconds": round(spent, 2), "torch": torch.__version__}
 
 
-def told(problem: Any, history: History) -> float:
-    """Return the hypervolume of what holds every limit, without noise, what runs showed on the way included, as reports have it."""
+def told(problem: Any, history: History) -> list[float]:
+    """Return the hypervolume after each batch of what holds every limit, without noise, what runs showed on the way included."""
     y = problem.truth(np.vstack([history.x, history.free_x]))
-    return hypervolume(y[feasible(problem.objectives, y)], reference(problem.objectives))
+    batch = np.concatenate([history.batch, history.batch[history.free_of]])
+    keep = feasible(problem.objectives, y)
+    corner = reference(problem.objectives)
+    return [round(hypervolume(y[keep & (batch <= b)], corner), 5) for b in range(history.batches)]
 
 
 def observe(problem: Any, history: History, x: np.ndarray, seed: int) -> History:
@@ -96,19 +91,17 @@ def observe(problem: Any, history: History, x: np.ndarray, seed: int) -> History
 
 def job(task: tuple[str, int, str, int]) -> dict[str, Any]:
     """Run one seed of one optimizer on one problem."""
-    import torch
-
     torch.set_num_threads(1)
     problem, size, name, seed = task
-    optimizer = (optimizers() if size == 105 else large())[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return run(PROBLEMS[problem](), optimizer, math.ceil(size / optimizer.batch) * optimizer.batch, seed)
+        return run(PROBLEMS[problem](), optimizers(SIZES[size])[name], size, seed)
 
 
-def keep(results: dict[str, Any], task: tuple[str, int, str, int], found: dict[str, Any], batch: int) -> None:
+def keep(results: dict[str, Any], task: tuple[str, int, str, int], found: dict[str, Any]) -> None:
     """Add one run to the results, and what follows of mean and spread."""
     problem, size, name, seed = task
+    batch = SIZES[size]
     rows = results.setdefault("problems", {}).setdefault(problem, {}).setdefault(str(size), {})
     held = rows.setdefault(name, {"batch": batch, "runs": {}})
     held["runs"][str(seed)] = found
@@ -162,9 +155,8 @@ def numbered(task: tuple[str, int, str, int]) -> tuple[tuple[str, int, str, int]
 
 def asked(words: argparse.Namespace) -> list[tuple[str, int, str, int]]:
     """Return what to run, seed by seed."""
-    sizes = [(105, optimizers())] + ([(420, large())] if words.large else [])
-    return [(problem, size, name, seed) for seed in range(words.seeds) for problem in words.problems.split(",") for size, members in sizes
-            for name in words.optimizers.split(",") if name in members]
+    return [(problem, size, name, seed) for seed in range(words.seeds) for problem in words.problems.split(",")
+            for size in map(int, words.sizes.split(",")) for name in words.optimizers.split(",")]
 
 
 def there(results: dict[str, Any], task: tuple[str, int, str, int]) -> bool:
@@ -172,26 +164,43 @@ def there(results: dict[str, Any], task: tuple[str, int, str, int]) -> bool:
     return str(seed) in results.get("problems", {}).get(problem, {}).get(str(size), {}).get(name, {}).get("runs", {})
 
 
+def merge(results: dict[str, Any], other: dict[str, Any]) -> None:
+    """Add the runs of another file, in place of those that are there."""
+    for problem, sizes in other.get("problems", {}).items():
+        for size, rows in sizes.items():
+            for name, row in rows.items():
+                for seed, found in row["runs"].items():
+                    keep(results, (problem, int(size), name, int(seed)), found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", default=",".join(PROBLEMS))
     parser.add_argument("--optimizers", default=",".join(optimizers()))
+    parser.add_argument("--sizes", default="105,420", help="evaluations of a run")
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--large", action="store_true", help="run the 420 evaluations of the evolutionary optimizers too")
     parser.add_argument("--again", action="store_true", help="run what is there already")
     parser.add_argument("--workers", type=int, default=1, help="processes, one core each")
+    parser.add_argument("--merge", type=Path, nargs="*", default=[], help="run nothing: add the runs of these files")
     parser.add_argument("--results", type=Path, default=RESULTS)
     words = parser.parse_args()
     results: dict[str, Any] = json.loads(words.results.read_text()) if words.results.exists() else {}
-    tasks = [task for task in asked(words) if words.again or not there(results, task)]
+    for file in words.merge:
+        merge(results, json.loads(file.read_text()))
+    tasks = [task for task in asked(words) if words.again or not there(results, task)] if not words.merge else []
     words.results.parent.mkdir(exist_ok=True)
     with get_context("spawn").Pool(words.workers) as pool:
         for task, found in pool.imap_unordered(numbered, tasks):
-            keep(results, task, found, (optimizers() if task[1] == 105 else large())[task[2]].batch)
-            compare(results)
-            words.results.write_text(json.dumps(results, indent=1) + "\n")
+            keep(results, task, found)
+            write(words.results, results)
+    write(words.results, results)
     print(table(results))
     print(json.dumps(results.get("federation_problems", {}), indent=1))
+
+
+def write(path: Path, results: dict[str, Any]) -> None:
+    compare(results)
+    path.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedpareto import __version__
 from fedpareto.errors import SettingError, StoreError
-from fedpareto.evaluate import Evaluate, here
+from fedpareto.evaluate import Evaluate, GoOn, here
 from fedpareto.history import History
 from fedpareto.optimizers import Psl
+from fedpareto.problem import STOPPED
 from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.study import Study
-from fedpareto.trials import known_of
+from fedpareto.trials import Trial, known_of
 
 Watch = Callable[[Store], None]
 
@@ -40,9 +44,10 @@ def run(study: Study, db: str | Path | None = None, evaluate: Evaluate = here, w
     try:
         store.begin_session(__version__, study.budget)
         while True:
-            for results in evaluate(study.problem, store.trials("pending"), study.seed):
-                store.record(results)
-                watch(store)
+            while trials := left(study, store):
+                for results in evaluate(study.problem, trials, study.seed, **stopping(study, store, trials)):
+                    store.record(results)
+                    watch(store)
             if len(store) >= study.budget:
                 return store
             if finished(study, store):
@@ -57,6 +62,60 @@ def run(study: Study, db: str | Path | None = None, evaluate: Evaluate = here, w
 def known(study: Study, store: Store) -> History:
     """Return what the store knows of the study's objectives."""
     return known_of(study.problem, store.trials())
+
+
+def left(study: Study, store: Store) -> list[Trial]:
+    """Return what is to be trained next: all of the pending trials or, where the optimizer chooses how much to train, their next repeat.
+
+    A trial that it does not want trained again is finished here, with the repeats that it has.
+    """
+    pending = store.trials("pending")
+    if not pending or not (hasattr(study.optimizer, "worth_repeating") or hasattr(study.optimizer, "hopeless")):
+        return pending
+    begun = [t for t in pending if t.runs]
+    wanted = again(study, store, known(study, store).before(begun[0].batch), begun) if begun else []
+    enough = {t.number for t, more in zip(begun, wanted, strict=True) if not more}
+    store.settle(sorted(enough))
+    return [replace(t, repeats_left=t.repeats_left[:1]) for t in pending if t.number not in enough]
+
+
+def again(study: Study, store: Store, history: History, trials: Sequence[Trial]) -> list[bool]:
+    """Say which trials of one batch the optimizer wants trained again, after the repeats that they have; history is the batches before.
+
+    It is asked of a trial's end and of all that its runs showed on the way: no trial depends on another of its batch.
+    """
+    rule = getattr(study.optimizer, "worth_repeating", None)
+    if rule is None or not trials:
+        return [True] * len(trials)
+    so_far = known_of(study.problem, [store.after(t, t.runs) for t in trials])
+    x, y = np.vstack([so_far.x, so_far.free_x]), np.vstack([so_far.y, so_far.free_y])
+    of = np.concatenate([np.arange(len(trials)), so_far.free_of])
+    wanted = _said(rule(study.problem, history, x, y, so_far.runs[of]), len(x), "worth_repeating")
+    return [bool(wanted[of == i].any()) for i in range(len(trials))]
+
+
+def stopping(study: Study, store: Store, trials: Sequence[Trial]) -> dict[str, GoOn]:
+    """Return, as `go_on`, what tells an evaluator which runs shall go on; nothing where all shall, or the problem cannot stop them."""
+    rule, problem = getattr(study.optimizer, "hopeless", None), study.problem
+    if rule is None or "go_on" not in inspect.signature(getattr(problem, "measure_along", len)).parameters:
+        return {}
+    judge = rule(problem, known(study, store).before(trials[0].batch), study.seed) if any(0 in t.repeats_left for t in trials) else None
+    if judge is None:
+        return {}
+
+    def go_on(asked: Sequence[Trial], t: int, shown: Mapping[str, FloatArray]) -> NDArray[np.bool_]:
+        x = np.array([trial.point for trial in asked], dtype=np.float64)
+        return ~_said(judge(x, t, np.stack([shown[o.measure] for o in problem.objectives], axis=2)), len(asked), "hopeless")
+
+    return {"go_on": go_on}
+
+
+def _said(answer: Any, n: int, method: str) -> NDArray[np.bool_]:
+    """Return what an optimizer's method said of n rows."""
+    said = np.asarray(answer)
+    if said.shape != (n,) or said.dtype != np.bool_:
+        raise SettingError(f"optimizer: {method} must answer true or false for each of {n} rows, found {said.dtype} of shape {said.shape}.")
+    return said
 
 
 def finished(study: Study, store: Store) -> bool:
@@ -98,11 +157,32 @@ def preferred(study: Study, store: Store, weights: Sequence[float]) -> dict[str,
 
 
 def verify(study: Study, store: Store) -> Iterator[str]:
-    """Propose every stored batch again from the rows before it; yield a line for each trial that differs."""
+    """Propose every stored batch again from the rows before it, and choose again how much to train; yield a line for each that differs."""
     trials, history, size = store.trials(), known(study, store), study.optimizer.batch
     for batch in range(-(-len(trials) // size)):
-        again = points(study, history.before(batch))
+        proposed = points(study, history.before(batch))
         stored = trials[batch * size : (batch + 1) * size]
-        for trial, point, settings in zip(stored, again, settings_of(study, again), strict=False):
+        for trial, point, settings in zip(stored, proposed, settings_of(study, proposed), strict=False):
             if trial.batch != batch or trial.point != tuple(point.tolist()) or trial.settings != settings:
                 yield f"trial {trial.number}: must be {settings}, found {trial.settings}"
+        yield from _trained_otherwise(study, store, history.before(batch), stored)
+        yield from _stopped_otherwise(study, history.before(batch), [t for t in stored if t.state == "stopped"])
+
+
+def _stopped_otherwise(study: Study, history: History, trials: Sequence[Trial]) -> Iterator[str]:
+    """Yield a line for each trial that was stopped and, by the rows before it, is not hopeless."""
+    judge = study.optimizer.hopeless(study.problem, history, study.seed) if trials else None  # type: ignore[attr-defined]
+    for trial in trials:
+        t, names = int(trial.measures[STOPPED]), [o.measure for o in study.problem.objectives]
+        shown = np.array([trial.curves[name][:t] for name in names], dtype=np.float64).T
+        if judge is None or not judge(np.array([trial.point]), t, shown[None])[0]:
+            yield f"trial {trial.number}: must not be stopped after round {t}, found it stopped"
+
+
+def _trained_otherwise(study: Study, store: Store, history: History, trials: Sequence[Trial]) -> Iterator[str]:
+    """Yield a line for each trial of a batch that was trained more or less often than the optimizer wants."""
+    for runs in range(1, store.repeats):
+        asked = [t for t in trials if t.state in ("done", "failed") and t.runs >= runs]
+        for trial, more in zip(asked, again(study, store, history, [replace(t, runs=runs) for t in asked]), strict=True):
+            if more != (trial.runs > runs):
+                yield f"trial {trial.number}: must {'' if more else 'not '}be trained again after {runs} times, found {trial.runs}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from fedpareto.errors import SettingError
 from fedpareto.space import FloatArray, Space, Values
+
+STOPPED = "stopped_round"  # the measure that says after which round a run was stopped
+GoOn = Callable[[NDArray[np.int64], int, Mapping[str, FloatArray]], NDArray[np.bool_]]  # rows [k], t, what they showed [k,t] → [k]
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,9 @@ class Problem(Protocol):
     A problem may also have `known(values, names)`: the measures that follow from the settings alone, name → [n], exactly and without a run;
     those of its objectives unless others are named. And `free`, the name of a whole-numbered variable along which one run tells every
     smaller value (the rounds), with `measure_along(values, seeds)`: what measure returns, and the objectives' measures after each step
-    of it, name → [n,T].
+    of it, name → [n,T]. Where `measure_along(values, seeds, go_on)` takes a function, it asks it now and then, as
+    `go_on(rows, t, shown)`, whether these rows [k], which showed name → [k,t] in t steps, shall go on, [k]. A row that shall not has nan
+    for its measures and on the way after t, whatever its neighbours do, and t as the measure "stopped_round", nan for all others.
     """
 
     @property

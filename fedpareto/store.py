@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 import json
 import math
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +26,23 @@ MIGRATIONS = [
     CREATE TABLE study (            -- one row
         name TEXT NOT NULL,
         identity TEXT NOT NULL,     -- JSON: the study file in full, but for its name and budget
-        repeats INTEGER NOT NULL    -- trainings per trial
+        repeats INTEGER NOT NULL    -- trainings per trial, at the most
     );
     CREATE TABLE trials (           -- one row per setting tried, in the order proposed
         number INTEGER PRIMARY KEY, -- from 0
         batch INTEGER NOT NULL,     -- which proposal of the optimizer, from 0
         point TEXT NOT NULL,        -- JSON: where it lies in the unit cube
         settings TEXT NOT NULL,     -- JSON: name → value, in real units
-        state TEXT NOT NULL,        -- pending, done or failed
+        state TEXT NOT NULL,        -- pending, done, failed or, where its run was not expected to reach the front, stopped
         measures TEXT,              -- JSON: name → mean over repeats
         spread TEXT,                -- JSON: name → standard deviation over repeats
-        error TEXT                  -- why it failed
+        error TEXT                  -- why it failed or was stopped
     );
-    CREATE TABLE repeats (          -- one row per training
+    CREATE TABLE repeats (          -- one row per training: a trial's means are of as many as it has here
         trial INTEGER NOT NULL REFERENCES trials (number),
         repeat INTEGER NOT NULL,    -- from 0
         measures TEXT NOT NULL,     -- JSON: name → value
-        error TEXT,                 -- why it failed
+        error TEXT,                 -- why it failed or was stopped
         PRIMARY KEY (trial, repeat)
     );
     CREATE TABLE sessions (         -- one row per call of run
@@ -209,9 +210,9 @@ class Store:
 
     def trials(self, state: str | None = None) -> list[Trial]:
         """Return all trials in order, or those in one state."""
-        repeats, seen = self.repeats, self._repeats_done()
+        repeats, seen = self.repeats, self._repeats_done(len(self._finished))
         rows = self._rows(f"SELECT {self._columns} FROM trials WHERE number >= ? ORDER BY number", len(self._finished))
-        fresh = [_trial(row, tuple(r for r in range(repeats) if r not in seen.get(row[0], ()))) for row in rows]
+        fresh = [_trial(row, seen.get(row[0], set()), repeats) for row in rows]
         whole = self._finished + fresh
         self._finished += itertools.takewhile(lambda t: t.state != "pending", fresh)
         return [t for t in whole if state in (None, t.state)]
@@ -222,16 +223,23 @@ class Store:
         names = [row[1] for row in self._rows("PRAGMA table_info(trials)")]
         return "*" if "curves" in names else "*, NULL"
 
-    def _repeats_done(self) -> dict[int, set[int]]:
-        """Return which repeats the pending trials have behind them."""
+    def _repeats_done(self, first: int) -> dict[int, set[int]]:
+        """Return which repeats the trials from the first on have behind them."""
         done: dict[int, set[int]] = {}
-        pending = "SELECT trial, repeat FROM repeats JOIN trials ON trial = number WHERE state = 'pending'"
-        for trial, repeat in self._rows(pending):
+        for trial, repeat in self._rows("SELECT trial, repeat FROM repeats WHERE trial >= ?", first):
             done.setdefault(trial, set()).add(repeat)
         return done
 
+    def after(self, trial: Trial, runs: int) -> Trial:
+        """Return a trial as its first so many trainings alone would leave it."""
+        found = dataclasses.replace(trial, repeats_left=(), runs=runs)
+        return dataclasses.replace(found, **_summed(self._trainings(trial.number)[:runs]))
+
+    def _trainings(self, trial: int) -> list[tuple[Any, ...]]:
+        return self._rows("SELECT measures, error, curves FROM repeats WHERE trial = ? ORDER BY repeat", trial)
+
     def finished(self) -> int:
-        """Return how many trials are done or failed."""
+        """Return how many trials are done, failed or stopped."""
         return int(self._rows("SELECT count(*) FROM trials WHERE state != 'pending'")[0][0])
 
     def trainings(self) -> int:
@@ -281,7 +289,7 @@ class Store:
             self._db.executemany("INSERT INTO trials VALUES (?, ?, ?, ?, 'pending', NULL, NULL, NULL, NULL)", rows)
 
     def record(self, results: Sequence[Result]) -> None:
-        """Append results; a trial whose last repeat is among them is finished."""
+        """Append results; a trial whose last repeat is among them, or that was stopped, is finished."""
         repeats = self.repeats
         with self._transaction():
             self._db.executemany("INSERT INTO repeats VALUES (?, ?, ?, ?, ?)",
@@ -291,21 +299,24 @@ class Store:
             for (trial,) in self._db.execute(whole, (min(touched), max(touched), repeats)).fetchall() if touched else []:
                 if trial in touched:
                     self._finish(trial)
+            for result in results:
+                if result.stopped:
+                    self._finish(result.trial, "stopped")
             self._db.execute("UPDATE sessions SET seconds = ? WHERE rowid = (SELECT max(rowid) FROM sessions)",
                              (round(time.monotonic() - self._clock, 3),))
 
-    def _finish(self, trial: int) -> None:
-        """Write down the mean and spread of a trial whose repeats are all in, or why it failed."""
-        rows = self._db.execute("SELECT measures, error, curves FROM repeats WHERE trial = ? ORDER BY repeat", (trial,)).fetchall()
-        error = next((f"{error} (repeat {i})" if len(rows) > 1 else error for i, (_, error, _) in enumerate(rows) if error), None)
-        measured = [_floats(text) for text, _, _ in rows]
-        curves = mean_curves([read_curves(text) for _, _, text in rows])
-        names = [name for name in measured[0] if all(name in m for m in measured)]
-        columns = {name: [m[name] for m in measured] for name in names}
-        means = {name: mean(c) for name, c in columns.items()}
-        spread = {name: deviation(c, means[name]) for name, c in columns.items()}
+    def settle(self, trials: Sequence[int]) -> None:
+        """Finish trials with the repeats that they have."""
+        with self._transaction():
+            for trial in trials:
+                self._finish(trial)
+
+    def _finish(self, trial: int, state: str | None = None) -> None:
+        """Write down the mean and spread of a trial whose repeats are all in, or why it failed or was stopped."""
+        told = _summed(self._trainings(trial))
         self._db.execute("UPDATE trials SET state = ?, measures = ?, spread = ?, error = ?, curves = ? WHERE number = ?",
-                         ("failed" if error else "done", _json(means), _json(spread), error, write_curves(curves), trial))
+                         (state or told["state"], _json(told["measures"]), _json(told["spread"]), told["error"],
+                          write_curves(told["curves"]), trial))
 
     def history(self, measures: Sequence[str]) -> History:
         """Return what is known: every finished trial, with these measures as objectives."""
@@ -322,11 +333,22 @@ def differences(stored: Any, found: Any, key: str = "") -> list[str]:
     return [] if stored == found else [f"{key} ({stored} there, {found} here)"]
 
 
-def _trial(row: tuple[Any, ...], repeats_left: tuple[int, ...]) -> Trial:
+def _trial(row: tuple[Any, ...], seen: Collection[int], repeats: int) -> Trial:
     number, batch, point, settings, state, measures, spread, error, curves = row
-    left = repeats_left if state == "pending" else ()
+    left = tuple(r for r in range(repeats) if r not in seen) if state == "pending" else ()
     return Trial(number, batch, tuple(json.loads(point)), json.loads(settings), state, _floats(measures), _floats(spread),
-                 error, left, read_curves(curves))
+                 error, left, read_curves(curves), len(seen))
+
+
+def _summed(trainings: Sequence[tuple[str, str | None, str | None]]) -> dict[str, Any]:
+    """Return what the trainings of a trial say together: its state, mean and spread, curves, or why it failed."""
+    error = next((f"{error} (repeat {i})" if len(trainings) > 1 else error for i, (_, error, _) in enumerate(trainings) if error), None)
+    measured = [_floats(text) for text, _, _ in trainings]
+    columns = {name: [m[name] for m in measured] for name in measured[0] if all(name in m for m in measured)}
+    means = {name: mean(c) for name, c in columns.items()}
+    spread = {name: deviation(c, means[name]) for name, c in columns.items()}
+    return {"state": "failed" if error else "done", "measures": means, "spread": spread, "error": error,
+            "curves": mean_curves([read_curves(text) for _, _, text in trainings])}
 
 
 def _check_ours(path: Path, db: sqlite3.Connection) -> None:

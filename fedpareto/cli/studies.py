@@ -254,4 +254,7 @@ def _print_rest(seen: View, store: Store, page: Path) -> None:
     if seen.failed:
         click.echo(f"failed: trial {seen.failed[0].number}: {seen.failed[0].error}"
                    + (f" (and {len(seen.failed) - 1} more)" if len(seen.failed) > 1 else ""))
+    saved = seen.study.repeats * seen.evaluations - seen.trainings
+    if saved:
+        click.echo(f"{seen.trainings} trainings, {saved} fewer than {seen.study.repeats} of each trial")
     click.echo(f"\nstudy  {seen.study.path}\nrows   {store.path}\npage   {page}")

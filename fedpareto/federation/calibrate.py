@@ -69,7 +69,7 @@ def _packed(codec: Any, update: FloatArray, uniform: FloatArray) -> None:
 
 def _work(problem: Federation, model: Model, size: int) -> float:
     data = load(problem.data)
-    return float(parameters_of(model, data.shape, data.classes) * size)  # type: ignore[arg-type]
+    return float(parameters_of(model, data.shape, data.classes) * size)
 
 
 def _fit(cases: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fedpareto.federation.rounds import Trace
 
 Columns = Mapping[str, FloatArray]  # every setting and what follows from settings alone, name → [R]
-Compute = Callable[[Any, Columns], FloatArray]  # of a Trace, or of nothing where known
+Compute = Callable[[Any, Columns], FloatArray]  # of a Trace, or of what is known of it
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,19 @@ class Measure:
     proxy: str | None = None
     worst: str | None = None  # the measure for the worst client, where clients differ
     known: bool = False  # follows from the settings alone, without training
+    figures: tuple[str, ...] = ()  # of what rounds cost, that it is computed from: known where these follow from the settings
+
+    def follows(self, columns: Columns, costs: Columns) -> bool:
+        """Say whether it is known where these columns and figures are."""
+        known = self.known or (bool(self.figures) and all(name in costs for name in self.figures))
+        return known and all(need in columns for need in self.needs)
 
 
 def _last(name: str) -> Compute:
-    """Return a figure [R,T] of the trace at each federation's own last round, [R]."""
-    def compute(trace: Trace, s: Columns) -> FloatArray:
+    """Return a figure [R,T] of the trace at each federation's own last round, [R]; what is known of it is known at the last."""
+    def compute(trace: Any, s: Columns) -> FloatArray:
         figures = getattr(trace, name)
-        return np.asarray(figures[np.arange(len(figures)), s["rounds"].astype(int) - 1])
+        return np.asarray(figures if figures.ndim == 1 else figures[np.arange(len(figures)), s["rounds"].astype(int) - 1])
 
     return compute
 
@@ -64,6 +70,7 @@ def _column(name: str) -> Compute:
 
 
 _SENT = ("sigma", "clipping_norm")
+_UP, _DOWN = ("upload_bytes",), ("download_bytes",)
 
 MEASURES: dict[str, Measure] = {
     "test_error": Measure("share of test images classified wrongly by the final model", _last("error"), reference=1.0,
@@ -100,22 +107,26 @@ MEASURES: dict[str, Measure] = {
                               needs=("epsilon_secagg",), known=True),
     "epsilon_release": Measure("true ε if only models are seen and participation is secret", _column("epsilon_release"),
                                needs=("epsilon_release",), known=True),
-    "upload_bytes": Measure("bytes sent by all clients over all rounds", _last("upload_bytes")),
-    "upload_bytes_per_round": Measure("bytes sent by all clients in a round, mean over rounds", _per_round(_last("upload_bytes"))),
-    "download_bytes": Measure("bytes received by all clients over all rounds", _last("download_bytes")),
-    "download_bytes_per_round": Measure("bytes received by all clients in a round, mean over rounds", _per_round(_last("download_bytes"))),
+    "upload_bytes": Measure("bytes sent by all clients over all rounds", _last("upload_bytes"), figures=_UP),
+    "upload_bytes_per_round": Measure("bytes sent by all clients in a round, mean over rounds", _per_round(_last("upload_bytes")),
+                                      figures=_UP),
+    "download_bytes": Measure("bytes received by all clients over all rounds", _last("download_bytes"), figures=_DOWN),
+    "download_bytes_per_round": Measure("bytes received by all clients in a round, mean over rounds", _per_round(_last("download_bytes")),
+                                        figures=_DOWN),
     "size_ratio": Measure("bytes sent, in units of the same uploads unprotected (Xiao 2025, Eq. 6)", _of_dense(_last("upload_bytes"), 4.0),
-                          reference=1.0),
+                          reference=1.0, figures=_UP),
     "parameters_shared": Measure("numbers a client sends in a round (Kang 2023, Eq. 16), mean over clients and rounds",
-                                 _per_round(_last("shared")), worst="parameters_shared_worst"),
-    "parameters_shared_worst": Measure("the same for the client of each round that sends most", _per_round(_last("shared_worst"))),
+                                 _per_round(_last("shared")), worst="parameters_shared_worst", figures=("shared",)),
+    "parameters_shared_worst": Measure("the same for the client of each round that sends most", _per_round(_last("shared_worst")),
+                                       figures=("shared_worst",)),
     "training_seconds": Measure("seconds a client spends on training and protection over all rounds, by the cost model, mean over clients",
-                                _last("seconds"), worst="training_seconds_worst"),
-    "training_seconds_worst": Measure("the same for the slowest client of each round", _last("seconds_worst")),
+                                _last("seconds"), worst="training_seconds_worst", figures=("seconds",)),
+    "training_seconds_worst": Measure("the same for the slowest client of each round", _last("seconds_worst"), figures=("seconds_worst",)),
     "kang23_eq14": Measure("seconds a client spends on training and encryption, mean over clients, and the server on adding (Kang 2023, "
-                           "Eq. 14), by the cost model", lambda trace, s: _last("seconds")(trace, s) + _last("server_seconds")(trace, s)),
+                           "Eq. 14), by the cost model", lambda trace, s: _last("seconds")(trace, s) + _last("server_seconds")(trace, s),
+                           figures=("seconds", "server_seconds")),
     "decryption_seconds": Measure("seconds a client spends on decryption over all rounds, by the cost model, mean over clients",
-                                  _last("reading_seconds")),
+                                  _last("reading_seconds"), figures=("reading_seconds",)),
     "gu24_eq4": Measure("rounds × seconds of a round (Gu 2024, Eq. 4): the slowest client's work and transfers, by the cost model",
-                        _last("round_seconds")),
+                        _last("round_seconds"), figures=("round_seconds",)),
 }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,21 +15,24 @@ from numpy.typing import NDArray
 
 from fedpareto.errors import ModelError, SettingError
 from fedpareto.federation.cost import Cost
+from fedpareto.federation.costs import costs
 from fedpareto.federation.data import Data, load
 from fedpareto.federation.draws import cohort, taking_part
 from fedpareto.federation.measures import MEASURES
 from fedpareto.federation.models import Model
+from fedpareto.federation.sizes import size_of, sizes
 from fedpareto.federation.split import deal
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Mechanism, Unprotected, adds_noise
 from fedpareto.privacy import VIEWS, Guarantee, Privacy, epsilon, guarantee, selection_guarantee
-from fedpareto.problem import Objective
+from fedpareto.problem import STOPPED, GoOn, Objective
 from fedpareto.settings import fixed, largest, least, named, searched
 from fedpareto.space import FloatArray, Space, Values, Variable
 
 if TYPE_CHECKING:
     from fedpareto.federation.rounds import Trace
 
+Watch = Callable[[NDArray[np.int64], int, "Trace"], bool]  # rows, a round, what they showed → whether any shall go on
 MEMORY = 4 * 2**30  # bytes that the stacked parameters of a block, their updates and their noise may take
 
 
@@ -113,7 +117,7 @@ class Federation:
         from fedpareto.federation.train import seeded, stack
 
         data = load(self.data)
-        needed = 16 * parameters_of(self.widest, data.shape, data.classes)  # type: ignore[arg-type]
+        needed = 16 * parameters_of(self.widest, data.shape, data.classes)
         if needed > _memory():
             raise ModelError(f"the model must fit into memory, found {needed / 16:.3g} parameters: with gradient and update "
                              f"{needed / 2**30:,.0f} GiB, where there are {_memory() / 2**30:,.0f}. Make it narrower.")
@@ -129,9 +133,11 @@ class Federation:
     def known(self, values: Values, names: Sequence[str] | None = None) -> dict[str, FloatArray]:
         """Return the measures that follow from the settings alone, name → [n]: those of objectives unless others are named."""
         asked = {o.measure for o in self.objectives} if names is None else set(names)
-        wanted = {name: m for name, m in MEASURES.items() if m.known and name in asked}
+        wanted = {name: m for name, m in MEASURES.items() if name in asked}
         columns = self.columns(values, len(next(iter(values.values()), ())), views=self._views(asked))
-        return {name: m.compute(None, columns) for name, m in wanted.items() if all(need in columns for need in m.needs)}
+        counted = any(m.figures for m in wanted.values())
+        told = costs(self.data, self.training, self.mechanism, self.cost, columns) if counted else {}
+        return {name: m.compute(SimpleNamespace(**told), columns) for name, m in wanted.items() if m.follows(columns, told)}
 
     def _views(self, names: Collection[str]) -> tuple[str, ...]:
         """Return the views whose ε these measures ask for."""
@@ -141,35 +147,63 @@ class Federation:
         """Train the federations of these settings, name → [n], and return every measure, name → [n]."""
         return self._measured(values, seeds, ())[0]
 
-    def measure_along(self, values: Values, seeds: Sequence[int]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return every measure, name → [n], and those of the objectives after every round, name → [n,T]."""
-        return self._measured(values, seeds, tuple(dict.fromkeys(o.measure for o in self.objectives)))
+    def measure_along(self, values: Values, seeds: Sequence[int],
+                      go_on: GoOn | None = None) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        """Return every measure, name → [n], and those of the objectives after every round, name → [n,T].
+
+        go_on is asked after a quarter, half and three quarters of each run. A block trains until all of it is stopped or at its end.
+        """
+        return self._measured(values, seeds, tuple(dict.fromkeys(o.measure for o in self.objectives)), go_on)
 
     def every_round(self, values: Values, seeds: Sequence[int], names: Sequence[str] | None = None) -> dict[str, FloatArray]:
         """Return measures after every round, name → [n,T]: a run of T rounds is a run of each t < T too. All unless named."""
         asked = _measurable(self.columns(values, len(seeds))) if names is None else names
         return self._measured(values, seeds, tuple(asked))[1]
 
-    def _measured(self, values: Values, seeds: Sequence[int],
-                  on_the_way: tuple[str, ...]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        n, views = len(seeds), self._views(on_the_way)
+    def _measured(self, values: Values, seeds: Sequence[int], on_the_way: tuple[str, ...],
+                  go_on: GoOn | None = None) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        n = len(seeds)
         columns = self.columns(values, n) | self._unprotected(values, seeds)
-        names, rounds = _measurable(columns), int(columns["rounds"].max())
+        names, rounds, stopped = _measurable(columns), int(columns["rounds"].max()), np.full(n, np.inf)
         out = {name: np.full(n, np.nan) for name in [*names, "diverged_round"]}
         way = {name: np.full((n, rounds), np.nan) for name in on_the_way}
-        for rows, trace in self._traces(values, columns, seeds):
-            mine = {name: column[rows] for name, column in columns.items()}
-            lost = trace.diverged <= mine["rounds"]
+        watch = None if go_on is None else functools.partial(self._go_on, go_on, columns, on_the_way, stopped)
+        for rows, trace in self._traces(values, columns, seeds, watch):
+            mine, trained = {name: column[rows] for name, column in columns.items()}, trace.error.shape[1]
+            ends = np.minimum(mine["rounds"], stopped[rows])
+            lost, cut = trace.diverged <= ends, np.isfinite(stopped[rows])
+            there = mine | {"rounds": np.minimum(mine["rounds"], trained)}
             for name in names:
-                out[name][rows] = np.where(lost, np.nan, MEASURES[name].compute(trace, mine))
+                out[name][rows] = np.where(lost | cut, np.nan, MEASURES[name].compute(trace, there))
             out["diverged_round"][rows] = np.where(lost, trace.diverged, np.nan)
-            for t in range(trace.error.shape[1] if on_the_way else 0):
-                then = mine | {"rounds": np.full(len(rows), t + 1.0)}
-                then |= self._epsilons(then, views)
-                beyond = (trace.diverged <= t + 1) | (t >= mine["rounds"])
-                for name in on_the_way:
-                    way[name][rows, t] = np.where(beyond, np.nan, MEASURES[name].compute(trace, then))
-        return out, way
+            for name, column in self._way(trace, mine, on_the_way, ends).items():
+                way[name][rows, :trained] = column
+        return out if go_on is None else out | {STOPPED: np.where(np.isfinite(stopped), stopped, np.nan)}, way
+
+    def _way(self, trace: Trace, mine: dict[str, FloatArray], names: Sequence[str], ends: FloatArray) -> dict[str, FloatArray]:
+        """Return measures after each round of a trace, name → [k,T]; nan beyond each run's end [k] and once it diverged."""
+        way, views = {name: np.full(trace.error.shape, np.nan) for name in names}, self._views(names)
+        for t in range(trace.error.shape[1] if names else 0):
+            then = mine | {"rounds": np.full(len(ends), t + 1.0)}
+            then |= self._epsilons(then, views)
+            beyond = (trace.diverged <= t + 1) | (t >= ends)
+            for name in names:
+                way[name][:, t] = np.where(beyond, np.nan, MEASURES[name].compute(trace, then))
+        return way
+
+    def _go_on(self, go_on: GoOn, columns: dict[str, FloatArray], names: Sequence[str], stopped: FloatArray,
+               rows: NDArray[np.int64], t: int, trace: Trace) -> bool:
+        """Ask which of these rows, t rounds on their way, shall go on; note in stopped [n] which shall not, and say whether any does."""
+        from fedpareto.federation.rounds import checkpoints
+
+        last = columns["rounds"][rows]
+        under_way = (t < last) & (t < stopped[rows]) & ~(trace.diverged <= t)
+        asked = under_way & (checkpoints(last) == t).any(axis=1)
+        if asked.any():
+            mine = {name: column[rows[asked]] for name, column in columns.items()}
+            shown = self._way(_only(trace, asked), mine, names, last[asked])
+            stopped[rows[asked][~go_on(rows[asked], t, shown)]] = t
+        return bool((under_way & (t < stopped[rows])).any())
 
     def columns(self, values: Values, n: int, views: Sequence[str] = VIEWS) -> dict[str, FloatArray]:
         """Return every numeric setting, fixed or searched, and what follows from settings alone, name → [n]; ε for these views."""
@@ -179,17 +213,10 @@ class Federation:
         numeric = {name: v for name, v in held.items() if not isinstance(v, str | bool | tuple | Variable | None)}
         out = {name: np.broadcast_to(np.asarray(v, dtype=np.float64), (n,)) for name, v in numeric.items()}
         out["cohort"] = np.array([float(cohort(q, self.data.clients, self.training.sampling)) for q in out["sample_ratio"]])
-        out["parameters"] = self._parameters(values, n)
+        data = load(self.data)
+        out["parameters"], out["linear_parameters"] = sizes(self.model, values, n, data.shape, data.classes)
         out |= self._noise(out)
         return out | self._epsilons(out, views)
-
-    def _parameters(self, values: Values, n: int) -> FloatArray:
-        """Return the size of each row's model, [n]; rows that agree in what is searched of it have one."""
-        data, names = load(self.data), [v.name for v in searched(self.model)]
-        rows = [tuple(values[name][i] for name in names) for i in range(n)]
-        models = {row: fixed(self.model, lambda v, row=row: row[names.index(v.name)]) for row in set(rows)}  # type: ignore[misc]
-        sizes = {row: parameters_of(model, data.shape, data.classes) for row, model in models.items()}  # type: ignore[arg-type]
-        return np.array([sizes[row] for row in rows], dtype=np.float64)
 
     def _noise(self, columns: dict[str, FloatArray]) -> dict[str, FloatArray]:
         """Return the noise of each client, the norm it hides and the noise multiplier on the sum; nothing where none is added."""
@@ -256,8 +283,8 @@ class Federation:
         twin = dataclasses.replace(self, mechanism=Unprotected(), objectives=())
         return {"unprotected_error": twin.measure(values, seeds)["test_error"]}
 
-    def _traces(self, values: Values, columns: dict[str, FloatArray],
-                seeds: Sequence[int]) -> Iterator[tuple[NDArray[np.int64], Trace]]:
+    def _traces(self, values: Values, columns: dict[str, FloatArray], seeds: Sequence[int],
+                go_on: Watch | None = None) -> Iterator[tuple[NDArray[np.int64], Trace]]:
         """Train block by block; yield the rows of each block and what they showed.
 
         A block has one seed on a CPU; on a GPU, rows that repeat the same settings with other seeds join it. It is padded to a
@@ -269,10 +296,10 @@ class Federation:
             seeds_at_once = 1
         for grid in blocks(seeds, rows_at_once, seeds_at_once):  # [S,R] row numbers
             padded = np.stack([np.resize(rows, rows_at_once) for rows in grid])
-            trace = self._train(values, columns, padded, [seeds[rows[0]] for rows in grid], device)
             keep = np.concatenate([s * padded.shape[1] + np.arange(grid.shape[1]) for s in range(len(grid))])
-            kept = {f.name: getattr(trace, f.name)[keep] for f in dataclasses.fields(trace)}
-            yield grid.flatten(), dataclasses.replace(trace, **kept)
+            watch = None if go_on is None else functools.partial(_watched, go_on, grid.flatten(), keep)
+            trace = self._train(values, columns, padded, [seeds[rows[0]] for rows in grid], device, watch)
+            yield grid.flatten(), _only(trace, keep)
 
     def _repeated(self, values: Values, seeds: Sequence[int]) -> bool:
         """Say whether every seed has the same settings in the same order, so that they can train as one grid."""
@@ -282,15 +309,16 @@ class Federation:
         return len(set(map(tuple, by_seed.values()))) == 1
 
     def _train(self, values: Values, columns: dict[str, FloatArray], grid: NDArray[np.int64], seeds: Sequence[int],
-               device: str) -> Trace:
+               device: str, go_on: Callable[[int, Trace], bool] | None = None) -> Trace:
         import torch
 
         from fedpareto.federation.rounds import Setup, train
 
         settings = {name: torch.from_numpy(columns[name][grid[0]]).float() for name in self._numeric(columns)}
+        settings["sample_ratio"] = torch.from_numpy(columns["sample_ratio"][grid[0]])  # in float32, 0.35 of 10 clients were 3, not 4
         models = [fixed(self.model, lambda v, i=i: values[v.name][i]) for i in grid[0]]  # type: ignore[misc]
         repeats = [Setup(self.data, self.widest, self.training, self.mechanism, seed, self.cost) for seed in seeds]
-        return train(repeats, settings, models, self.slots(seeds), device)
+        return train(repeats, settings, models, self.slots(seeds), device, go_on)
 
     def _numeric(self, columns: Mapping[str, FloatArray]) -> list[str]:
         """Return the names of the columns that are settings of training or mechanism."""
@@ -313,7 +341,7 @@ class Federation:
         figure follows from the study alone, so that every machine gives the same bits.
         """
         data = load(self.data)
-        P = parameters_of(self.widest, data.shape, data.classes)  # type: ignore[arg-type]
+        P = parameters_of(self.widest, data.shape, data.classes)
         one = 16 * P * self.slots(()) + (5 * P * self.data.clients if "private_fraction" in named(self.mechanism) else 0)
         if device == "cpu":
             return max(1, min(self.block, int(MEMORY / one))), 1
@@ -322,6 +350,15 @@ class Federation:
         room = torch.cuda.get_device_properties(0).total_memory / 2
         rows = max(1, min(self.block, int(room / one)))
         return rows, max(1, int(room / (one * rows)))
+
+
+def _watched(go_on: Watch, rows: NDArray[np.int64], keep: NDArray[np.int64], t: int, trace: Trace) -> bool:
+    return go_on(rows, t, _only(trace, keep))
+
+
+def _only(trace: Trace, rows: NDArray[Any]) -> Trace:
+    """Return these rows of a trace."""
+    return dataclasses.replace(trace, **{f.name: getattr(trace, f.name)[rows] for f in dataclasses.fields(trace)})
 
 
 def blocks(seeds: Sequence[int], rows: int, repeats: int) -> Iterator[NDArray[np.int64]]:
@@ -336,13 +373,9 @@ def blocks(seeds: Sequence[int], rows: int, repeats: int) -> Iterator[NDArray[np
         yield from (mine[None, i : i + rows] for i in range(0, len(mine), rows))
 
 
-@functools.lru_cache(maxsize=4096)
 def parameters_of(model: Model, shape: tuple[int, ...], classes: int) -> int:
-    """Return the number of parameters of a model, without giving them memory."""
-    import torch
-
-    with torch.device("meta"):
-        return sum(p.numel() for p in model.build(shape, classes).parameters())
+    """Return the number of parameters of a model."""
+    return size_of(model, shape, classes)[0]  # type: ignore[arg-type]
 
 
 def _measurable(columns: Mapping[str, FloatArray]) -> list[str]:

@@ -11,7 +11,8 @@ from torch import Tensor
 from fedpareto.federation.cost import Cost
 from fedpareto.mechanisms import Upload
 
-KINDS = 9  # upload and download bytes, numbers shared (mean, most), seconds (mean, slowest), of the rounds, reading, adding
+KINDS = ("upload_bytes", "download_bytes", "shared", "shared_worst", "seconds", "seconds_worst", "round_seconds", "reading_seconds",
+         "server_seconds")  # as in the Trace of a training
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Tally:
 
     @classmethod
     def start(cls, parameters: Tensor, cost: Cost) -> Tally:
-        zero = torch.zeros(KINDS, *parameters.shape, dtype=torch.float64, device=parameters.device)
+        zero = torch.zeros(len(KINDS), *parameters.shape, dtype=torch.float64, device=parameters.device)
         return cls(parameters, cost, zero, zero[0], zero[:5], zero[0], zero[:3])
 
     def begin_round(self, asked: Tensor) -> None:
@@ -39,7 +40,10 @@ class Tally:
         self.sizes = [[] for _ in asked]
 
     def add(self, s: int, upload: Upload, takes_part: Tensor, work: Sequence[Tensor]) -> None:
-        """Count some clients of a repeat; work is the steps and images of each, [M]."""
+        """Count some clients of a repeat; work is the steps and images of each, [M].
+
+        takes_part [R,M] says who counts, or how many clients one stands for.
+        """
         steps, images = (w.double() for w in work)
         seconds = self.cost.step_seconds * steps + self.cost.parameter_seconds * images * self.parameters[s][:, None]  # [R,M]
         seconds = seconds + upload.seconds
@@ -49,11 +53,11 @@ class Tally:
         whole = seconds + reading + sent / self.cost.upload_rate + received / self.cost.download_rate
         count = upload.count.double()
         self.sums[:, s] += (torch.stack([sent, received, count, seconds, reading]) * takes_part).sum(2)
-        self.most[:, s] = torch.maximum(self.most[:, s], (torch.stack([count, seconds, whole]) * takes_part).amax(2))
+        self.most[:, s] = torch.maximum(self.most[:, s], (torch.stack([count, seconds, whole]) * (takes_part > 0)).amax(2))
         if upload.adding is not None:
             self.adding[s] += upload.adding
         if upload.withheld is not None:
-            self.sizes[s].append(torch.where(takes_part, upload.withheld, torch.nan))
+            self.sizes[s].append(torch.where(takes_part > 0, upload.withheld, torch.nan))
 
     def _round(self) -> Tensor:
         """Return what the round under way adds, [KINDS,S,R]."""

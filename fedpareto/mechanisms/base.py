@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,6 +27,7 @@ class Upload:
     download: Tensor | None = None  # [R,K] bits the client receives; None for the model as 32-bit floats
     reading: Tensor | None = None  # [R,K] seconds a client takes to read what it receives
     adding: Tensor | None = None  # [R] seconds the server takes to add the uploads
+    room: Tensor | None = None  # [R] parameters of each federation's model, where values are left out; None for as many as exist
 
     # what both ends know already
     model: Tensor | None = None  # [R,P] the parameters that the round began with
@@ -55,6 +55,8 @@ class Upload:
         """Parameters of each federation's model, [R]."""
         import torch
 
+        if self.room is not None:
+            return self.room
         if self.exists is None:
             return torch.full((len(self.values),), float(self.values.shape[2]), device=self.values.device)
         return self.exists.sum(1).float()
@@ -71,6 +73,11 @@ class Upload:
             kept = kept & (self.exists > 0)[:, None]
         return replace(self, values=self.values * kept, sent=kept, count=kept.sum(2).float())
 
+    def lighter(self, dropped: Tensor) -> Upload:
+        """Return an upload whose values are left out without so many numbers [R], whichever they are."""
+        count = (self.parameters.double() - dropped).float()[:, None].expand_as(self.count)
+        return replace(self, sent=self.values > 0, count=count)
+
 
 class Mechanism(Protocol):
     """A frozen dataclass of settings that says how clients protect what they send.
@@ -78,6 +85,10 @@ class Mechanism(Protocol):
     One that adds Gaussian noise also has `gaussian(values) -> (sigma, norm)`: the noise on every coordinate and the largest L2
     norm of what it hides, each [R]; from these a true (ε, δ) follows. One that thins the model out has `connections`. One that needs all
     clients of a round at once has `joint = True`. One that cannot sum any number of clients has `fits(summands)`.
+
+    One whose costs do not depend on what is sent has `costs(upload, values) -> Upload`: what protect says of count, bits, seconds and
+    the rest, where an upload has room and no values [R,K,0]; None where they do depend on it. values holds linear_parameters as well:
+    how many weights of fully connected layers each model has. Then bytes and seconds are known before anything is trained.
     """
 
     def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Noise) -> Upload:
@@ -111,16 +122,21 @@ def smallest(size: Tensor, share: Tensor, among: Tensor | None) -> Tensor:
     import torch
 
     out = torch.zeros_like(size, dtype=torch.bool)
-    for r, part in enumerate(share.double().tolist()):
+    count = torch.full_like(share, size.shape[2], dtype=torch.float64) if among is None else (among != 0).sum(1).double()
+    for r, k in enumerate(portion(share, count).tolist()):
         places = None if among is None else among[r].nonzero()[:, 0]
         mine = size[r] if places is None else size[r][:, places]
-        k = math.floor(part * mine.shape[1] * (1 + 1e-7))  # a share of 0.3 is not quite 0.3 in float32
-        marked = _lowest(mine, min(k, mine.shape[1]))
+        marked = _lowest(mine, int(k))
         if places is None:
             out[r] = marked
         else:
             out[r, :, places] = marked
     return out
+
+
+def portion(share: Tensor, count: Tensor) -> Tensor:
+    """Return how many of count numbers [R] a share [R] of them is, rounded down; a share of 0.3 is not quite 0.3 in float32."""
+    return (share.double() * count * (1 + 1e-7)).floor().minimum(count)
 
 
 def _lowest(size: Tensor, k: int) -> Tensor:

@@ -55,16 +55,23 @@ class BatchCrypt:
         import torch
 
         R, K, P = upload.values.shape
-        here = values.get("participants", torch.full((R,), float(K), device=upload.values.device))
-        summands = values.get("summands", torch.full_like(here, float(K)))
-        codecs = [self.codec(int(b), int(s)) for b, s in zip(values["encryption_batch"].tolist(), summands.tolist(), strict=True)]
+        codecs, here = self._round(upload, values)
         takes = (torch.arange(K, device=here.device) < here[:, None]).double()  # [R,K]
         numbers, clip, most = self._quantized(upload, takes, codecs, noise)
         sums = (numbers * takes[:, :, None]).sum(1)  # [R,P], exact below 2^53
         if self.encrypt:
             sums = self._encrypted(numbers, here, upload, codecs)
         mean = sums * (clip / (most * here.double().clamp_min(1)))[:, None]
-        return self._charged(replace(upload, values=mean.float()[:, None].expand(R, K, P)), values, codecs, here)
+        return self.costs(replace(upload, values=mean.float()[:, None].expand(R, K, P)), values)
+
+    def _round(self, upload: Upload, values: Mapping[str, Tensor]) -> tuple[list[Any], Tensor]:
+        """Return the codec of each federation, and how many clients take part, [R]."""
+        import torch
+
+        R, K = upload.count.shape
+        here = values.get("participants", torch.full((R,), float(K), device=upload.count.device))
+        summands = values.get("summands", torch.full_like(here, float(K)))
+        return [self.codec(int(b), int(s)) for b, s in zip(values["encryption_batch"].tolist(), summands.tolist(), strict=True)], here
 
     def _quantized(self, upload: Upload, takes: Tensor, codecs: list[Any], noise: Noise) -> tuple[Tensor, Tensor, Tensor]:
         """Return whole numbers [R,K,P] as float64, the clip [R] and the largest magnitude [R] they are quantized by.
@@ -99,10 +106,11 @@ class BatchCrypt:
                 out[r, places] = torch.from_numpy(client.decrypt(total)).double().to(out.device)
         return out
 
-    def _charged(self, upload: Upload, values: Mapping[str, Tensor], codecs: list[Any], here: Tensor) -> Upload:
+    def costs(self, upload: Upload, values: Mapping[str, Tensor]) -> Upload:
         """Return the upload with what encryption costs in bits and, by the cost model, in seconds."""
         import torch
 
+        codecs, here = self._round(upload, values)
         length = upload.parameters.double()
         ciphertexts = torch.tensor([c.count(int(n)) for c, n in zip(codecs, length.tolist(), strict=True)], dtype=torch.float64,
                                    device=here.device)

@@ -47,6 +47,13 @@ class Chain:
             upload = link.protect(upload, mine, noise)
         return upload
 
+    def costs(self, upload: Upload, values: Mapping[str, Tensor]) -> Upload | None:
+        """Return what the last link's costs are; None where those of one depend on what is sent."""
+        sent: Upload | None = upload
+        for link, mine in self._each(values):
+            sent = link.costs(sent, mine) if sent is not None and hasattr(link, "costs") else None
+        return sent
+
     def gaussian(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the noise of the link that protects most, and the norm it hides: what comes before and after cannot weaken it."""
         import numpy as np

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fedpareto.errors import SettingError
-from fedpareto.mechanisms.base import OF, OF_HELP, Upload, each, restored, smallest, subject
+from fedpareto.mechanisms.base import OF, OF_HELP, Upload, each, portion, restored, smallest, subject
 from fedpareto.settings import Real, setting
 
 if TYPE_CHECKING:
@@ -43,6 +43,13 @@ class Pruning:
         zero = subject(upload, self.of) * ~dropped
         thin = upload.without(dropped)
         return replace(thin, values=restored(upload, zero, self.of))
+
+    def costs(self, upload: Upload, values: Mapping[str, Tensor]) -> Upload | None:
+        """Return what is sent: known of a share, unless something was dropped before, which might have been the same."""
+        if self.threshold is not None or upload.sent is not None:
+            return None
+        may = upload.parameters if self.layers == "all" else values["linear_parameters"]
+        return upload.lighter(portion(values["prune_rate"], may.double()))
 
     def _may(self, upload: Upload) -> Tensor | None:
         """Return which parameters may be dropped, [R,P]; None for all."""

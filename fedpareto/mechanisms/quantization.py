@@ -39,10 +39,13 @@ class Quantization:
         rounded = torch.where((width > 0) & each(bits < 32), rounded, sent)
         if there is not None:
             rounded = torch.where(there, rounded, sent)
+        return self.costs(replace(upload, values=restored(upload, rounded, self.of)), values)
+
+    def costs(self, upload: Upload, values: Mapping[str, Tensor]) -> Upload:
+        bits = values["bits"].round()
         scales = 64.0 * (bits < 32)[:, None].expand_as(upload.count)  # the smallest and the largest, as floats
         overhead = scales if upload.overhead is None else upload.overhead + scales
-        return replace(upload, values=restored(upload, rounded, self.of), bits=bits[:, None].expand_as(upload.bits).float(),
-                       overhead=overhead)
+        return replace(upload, bits=bits[:, None].expand_as(upload.bits).float(), overhead=overhead)
 
     def _there(self, upload: Upload) -> Tensor | None:
         """Return which numbers are sent, [R,K,P]; None for all. What was dropped stays dropped."""

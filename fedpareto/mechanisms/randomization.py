@@ -56,6 +56,9 @@ class Randomization:
             drawn = drawn * upload.exists[:, None]
         return upload.dense(restored(upload, clipped.addcmul_(each(sigma * _topped_up(values)), drawn), self.of))
 
+    def costs(self, upload: Upload, values: Mapping[str, Tensor]) -> Upload:
+        return upload.dense(upload.values)
+
 
 def _topped_up(values: Mapping[str, Tensor]) -> Any:
     """Return by how much each client raises its noise so that the sum has that of the expected cohort (Poisson sampling)."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fedpareto.mechanisms.base import Upload, each, smallest
+from fedpareto.mechanisms.base import Upload, each, portion, smallest
 from fedpareto.settings import Real, setting
 
 if TYPE_CHECKING:
@@ -41,6 +41,12 @@ class Sparsification:
         if not bool(some.any()):
             return replace(upload, withheld=self._size(here, private))
         return replace(thin, private=private, withheld=self._size(here, private))
+
+    def costs(self, upload: Upload, values: Mapping[str, Tensor]) -> Upload | None:
+        """Return what is sent: known where every connection exists and nothing was dropped before, which might have been the same."""
+        if self.connection_probability != 1 or upload.sent is not None:
+            return None
+        return upload.lighter(portion(values["private_fraction"], upload.parameters.double()))
 
     def _size(self, values: Tensor, private: Tensor) -> Tensor:
         """Return the size of the private values, [R,K]."""

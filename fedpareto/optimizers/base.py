@@ -10,7 +10,18 @@ from fedpareto.space import FloatArray
 
 
 class Optimizer(Protocol):
-    """A frozen dataclass of settings with one pure method: same arguments, same points."""
+    """A frozen dataclass of settings with one pure method: same arguments, same points.
+
+    It may have others, as pure. `finished(problem, history, seed) -> bool` ends a study between two batches.
+
+    `worth_repeating(problem, history, x, y, runs) -> bool [n]` is asked before each further training of a batch's trials, history being the
+    batches before: which points x [n,d], each measured as y [n,m], the mean of so many runs [n], are to be trained again? It is asked of
+    what runs showed on the way too; a trial none of whose points is wanted ends with the trainings that it has (`history.runs`).
+
+    `hopeless(problem, history, seed)` returns None, or a function of points x [n,d], a round t and what their first runs showed in
+    its rounds, [n,t,m] (nan where not judged), that says which of them [n] shall end there (`history.stopped`). In both, each row must
+    be judged by itself.
+    """
 
     @property
     def batch(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedpareto.front import hypervolume
 from fedpareto.history import History
@@ -13,6 +14,7 @@ from fedpareto.optimizers.candidates import climb, pool
 from fedpareto.optimizers.composite import Composite, known, learn, spaced
 from fedpareto.optimizers.improvement import boxes, expected_improvement, probability_within
 from fedpareto.optimizers.random import start
+from fedpareto.optimizers.spending import Hopeless, hopeless, worth_repeating
 from fedpareto.optimizers.surrogate import torch_alone
 from fedpareto.problem import Problem, limits, reference
 from fedpareto.settings import least, setting
@@ -41,6 +43,9 @@ class Bayesian:
                                search=False)
     tolerance: float = setting(0.0, help="stop when the next point is expected to add less than this share to the hypervolume; 0: never",
                                at_least=0, at_most=1, search=False)
+    repeat_all: bool = setting(True, help="train every trial as often as the study's repeats say; false: again only while noise may hide "
+                                          "that it is on the front", search=False)
+    stop_hopeless: bool = setting(False, help="where rounds are searched, end a run that is not expected to reach the front", search=False)
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         if len(problem.space) == 0:
@@ -57,6 +62,21 @@ class Bayesian:
         with torch_alone(seed):
             _, gains, found = self._chosen(problem, history, 1, seed)
         return found > 0 and max(gains) < self.tolerance * found
+
+    def worth_repeating(self, problem: Problem, history: History, x: FloatArray, y: FloatArray,
+                        runs: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say which of these points [n] to train again: all of the first ones, so that the noise is known, then where it matters."""
+        if self.repeat_all or len(history) < self.start:
+            return np.ones(len(x), dtype=np.bool_)
+        return worth_repeating(problem, history, y, runs)
+
+    def hopeless(self, problem: Problem, history: History, seed: int) -> Hopeless | None:
+        """Return what says which runs under way are hopeless; nothing while little is known."""
+        free = getattr(problem, "free", None) in problem.space.names
+        if not (self.stop_hopeless and free) or len(history) < self.start or history.failed.all():
+            return None
+        with torch_alone(seed):
+            return hopeless(problem, history, self.checkpoints)
 
     def _chosen(self, problem: Problem, history: History, n: int, seed: int) -> tuple[FloatArray, list[float], float]:
         """Return points [n,d], each the best once those before it are believed to be as predicted; their gains; the hypervolume so far."""

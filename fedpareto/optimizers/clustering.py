@@ -23,7 +23,8 @@ class FedMoeac:
     """Breed among points of a similar trade-off, and keep the fittest of each direction from the ideal point.
 
     Where the paper is silent, its authors' MaOEA/C decides: as many mating clusters as objectives, fitness the sum of normalised
-    objectives, a mate from one's own cluster with probability 0.8.
+    objectives, a mate from one's own cluster with probability 0.8. The paper has no limits: here they count in the fitness alone, so that
+    a penalty bends no direction.
     """
 
     population: int = setting(10, help="points per generation, and how many survive", at_least=2, at_most=1000, search=False)
@@ -32,36 +33,41 @@ class FedMoeac:
     mutation: float = setting(0.1, help="probability that a variable mutates", at_least=0, at_most=1, search=False)
     mutation_index: float = setting(20.0, help="distribution index of polynomial mutation", at_least=0, at_most=1000, search=False)
     own_cluster: float = setting(0.8, help="probability that a mate comes from the same cluster", at_least=0, at_most=1, search=False)
-    penalty: bool = setting(True, help="add each limit's penalty; false leaves limits to the report", search=False)
+    penalty: bool = setting(True, help="add each limit's penalty to the fitness; false leaves limits to the report", search=False)
 
     @property
     def batch(self) -> int:
         return self.population
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
-        y = penalised(problem.objectives, history.y) if self.penalty else history.y
-        alive = self._survivors(history, y)
+        alive = self._survivors(problem, history)
         if len(alive) == 0:
             return start("sobol", len(problem.space), n, seed, skip=len(history))
         draw = rng(seed, "fedmoeac", len(history))
-        cluster = mating_clusters(y[alive], derive(seed, "fedmoeac", "clusters", len(history)))
+        cluster = mating_clusters(history.y[alive], derive(seed, "fedmoeac", "clusters", len(history)))
 
         def breed(pairs: int) -> FloatArray:
-            first = draw.integers(len(alive), size=pairs)
+            first = _in_turn(len(alive), pairs, draw)
             mates = [_mate(cluster, i, self.own_cluster, draw) for i in first]
             return offspring(problem.space, history.x[alive[first]], history.x[alive[mates]], draw, self.crossover, self.crossover_index,
                              self.mutation, self.mutation_index)
 
         return distinct(problem.space, n, history.x, breed)
 
-    def _survivors(self, history: History, y: FloatArray) -> Rows:
+    def _survivors(self, problem: Problem, history: History) -> Rows:
         """Replay the selection batch by batch and return the rows alive now."""
+        y, judged = history.y, penalised(problem.objectives, history.y) if self.penalty else history.y
         alive = np.empty(0, dtype=np.int64)
         for batch in range(history.batches):
             born = np.flatnonzero((history.batch == batch) & ~history.failed)
             union = np.concatenate([alive, born])
-            alive = union[survivors(y[union], self.population)]
+            alive = union[survivors(y[union], self.population, judged[union])]
         return alive
+
+
+def _in_turn(size: int, n: int, draw: np.random.Generator) -> Rows:
+    """Return n of the numbers below size, each about equally often: shuffled passes over all."""
+    return np.concatenate([draw.permutation(size) for _ in range(-(-n // size))])[:n]
 
 
 def _mate(cluster: Rows, i: int, own: float, draw: np.random.Generator) -> int:
@@ -92,14 +98,16 @@ def mating_clusters(y: FloatArray, seed: int) -> Rows:
     return np.asarray(KMeans(k, n_init=10, random_state=seed % 2**32).fit_predict(z), dtype=np.int64)
 
 
-def survivors(y: FloatArray, size: int) -> Rows:
+def survivors(y: FloatArray, size: int, judged: FloatArray | None = None) -> Rows:
     """Return the rows of y [n,m] that survive: clusters merge by the least angle between their centres until `size` are left.
 
-    From each, the row of least fitness, the sum of normalised objectives, survives.
+    From each, the row of least fitness, the sum of normalised objectives, survives; judged [n,m] are the objectives with penalties.
     """
     if len(y) <= size:
         return np.arange(len(y))
-    fitness, z = normalised(y).sum(axis=1), directions(y)
+    low, high = y.min(axis=0), y.max(axis=0)
+    fitness = ((y if judged is None else judged) - low) @ (1 / np.where(high > low, high - low, 1.0))
+    z = directions(y)
     members = [[i] for i in range(len(y))]
     centres = z.copy()
     cosine = centres @ centres.T

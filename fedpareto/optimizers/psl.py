@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,19 +11,18 @@ from fedpareto.front import hypervolume, nondominated
 from fedpareto.history import History
 from fedpareto.noise import derive, rng
 from fedpareto.optimizers.random import start
-from fedpareto.optimizers.surrogate import Surrogate, columns_of, filled, fit, torch_alone
+from fedpareto.optimizers.surrogate import Surrogate, filled, fit, sloped, torch_alone, widths
 from fedpareto.problem import Problem, penalised
 from fedpareto.settings import setting
 from fedpareto.space import FloatArray
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 CANDIDATES = 1000
 PREFERENCES = 10  # a step
 MARGIN = 0.1  # of the ideal point below the best seen, in standard deviations
-LOCAL = 0.01  # length of the local step of each candidate
-Bounds = Callable[["Tensor"], "Tensor"]  # x [p,d] → lower confidence bounds [p,m], standardised
+LOCAL = 0.01  # local step of each candidate, times the slope; long for lopsided preferences, which is how other pieces of a front are found
+HIDDEN = 256  # width of the two hidden layers
+EDGE = 0.05  # how far from the ends of its variables the network starts, as it hardly moves there
+Bounds = Callable[[FloatArray], tuple[FloatArray, FloatArray]]  # x [p,d] → lower confidence bounds [p,m], standardised; slopes [p,m,d]
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,8 @@ class Psl:
     steps: int = setting(1000, help="training steps of the network", at_least=1, at_most=100_000, search=False)
     noise: bool = setting(True, help="let the Gaussian processes expect noise; its authors' code does not", search=False)
     optimism: float = setting(0.1, help="standard deviations below the mean that are aimed at", at_least=0, at_most=100, search=False)
+    anchor: bool = setting(True, help="start the network at the point seen that balances the objectives best; its authors' code starts it "
+                                      "at the centre of the space, where a plateau can hold it", search=False)
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         if len(problem.space) == 0:
@@ -52,8 +52,9 @@ class Psl:
         draw = rng(seed, "psl", len(history))
         with torch_alone(derive(seed, "psl", len(history))):
             learned = self._learned(problem, history)
-            network, bounds, ideal = self._trained(problem, learned, draw)
-            x = _with_local_step(network(_preferences(draw, CANDIDATES, len(learned))), bounds, ideal)
+            bounds, ideal = lower_bounds(learned, self.optimism), _ideal(learned)
+            network = self._trained(history, bounds, ideal, draw)
+            x = _with_local_step(network, bounds, ideal, _preferences(draw, CANDIDATES, len(learned)))
         return self._chosen(problem, history, learned, problem.space.snap(x), n)
 
     def pareto_set(self, problem: Problem, history: History, seed: int, preferences: FloatArray) -> FloatArray:
@@ -63,41 +64,25 @@ class Psl:
         """
         if len(problem.space) == 0 or history.failed.all():
             return np.tile(start("sobol", len(problem.space), 1, seed), (len(preferences), 1))
-        weights = np.maximum(preferences, 1e-6)
-        inverse = 1 / weights  # the network's own preferences divide
+        inverse = 1 / np.maximum(preferences, 1e-6)  # the network's own preferences divide
         with torch_alone(derive(seed, "psl", len(history))):
             learned = self._learned(problem, history)
-            network, _, _ = self._trained(problem, learned, rng(seed, "psl", len(history)))
-            import torch
-
-            with torch.no_grad():
-                x = network(torch.from_numpy(inverse / inverse.sum(axis=1, keepdims=True))).numpy()
-        return problem.space.snap(x)
+            network = self._trained(history, lower_bounds(learned, self.optimism), _ideal(learned), rng(seed, "psl", len(history)))
+            return problem.space.snap(network(inverse / inverse.sum(axis=1, keepdims=True)))
 
     def _learned(self, problem: Problem, history: History) -> list[Surrogate]:
         return [fit(problem.space, history.x, column, self.noise) for column in filled(history.y).T]
 
-    def _trained(self, problem: Problem, learned: list[Surrogate],
-                 draw: np.random.Generator) -> tuple[Bounds, Bounds, Tensor]:
-        """Return the trained network, the bounds it was trained on, and the ideal point [m].
-
-        The loss is the augmented Tchebycheff distance of Lin et al. 2022, Eq. 8, its gradient in the objectives scaled to length one.
-        """
-        import torch
-
-        d, m = len(problem.space), len(learned)
-        network = torch.nn.Sequential(torch.nn.Linear(m, 256), torch.nn.ReLU(), torch.nn.Linear(256, 256), torch.nn.ReLU(),
-                                      torch.nn.Linear(256, d), torch.nn.Sigmoid()).double()
-        bounds = _bounds(learned, self.optimism)
-        ideal = torch.tensor([s.targets.min() - MARGIN for s in learned])
-        adam = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
-        for preferences in torch.split(_preferences(draw, self.steps * PREFERENCES, m), PREFERENCES):
-            value = bounds(network(preferences))
-            loss = (_direction(value, preferences, ideal) * value).sum()
-            adam.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            adam.step()
-        return network, bounds, ideal
+    def _trained(self, history: History, bounds: Bounds, ideal: FloatArray, draw: np.random.Generator) -> Network:
+        """Return the network, trained to go down the Tchebycheff distance, as far for one preference as for any other."""
+        balanced = history.x[np.argmin((bounds(history.x)[0] - ideal).max(axis=1))]
+        network = Network(len(ideal), np.clip(balanced, EDGE, 1 - EDGE) if self.anchor else np.full_like(balanced, 0.5),
+                          self.learning_rate)
+        for preferences in np.split(_preferences(draw, self.steps * PREFERENCES, len(ideal)), self.steps):
+            slope = tchebycheff_slope(*bounds(network(preferences)), preferences, ideal)
+            length = np.linalg.norm(slope, axis=1, keepdims=True)
+            network.learn(slope / np.maximum(length, 1e-12))
+        return network
 
     def _chosen(self, problem: Problem, history: History, learned: list[Surrogate], x: FloatArray, n: int) -> FloatArray:
         """Return the n of the candidates x [c,d] that one after another add most hypervolume by their surrogate objectives."""
@@ -132,49 +117,83 @@ def greedy(y: FloatArray, front: FloatArray, n: int) -> list[int]:
     return chosen
 
 
-def _preferences(draw: np.random.Generator, n: int, m: int) -> Tensor:
-    """Return n preferences [n,m] from a flat Dirichlet distribution."""
-    import torch
-
-    return torch.from_numpy(np.maximum(draw.dirichlet(np.ones(m), n), 1e-6))
-
-
-def _direction(value: Tensor, preferences: Tensor, ideal: Tensor) -> Tensor:
-    """Return the gradient [p,m] of the augmented Tchebycheff distance in the objectives, each row of length one."""
-    import torch
-
-    with torch.no_grad():
-        weighted = (value - ideal) / preferences
-        worst = torch.nn.functional.one_hot(weighted.argmax(dim=1), value.shape[1])
-        gradient = worst / preferences + 0.01
-        return torch.nn.functional.normalize(gradient, dim=1)
-
-
-def _with_local_step(x: Tensor, bounds: Bounds, ideal: Tensor) -> FloatArray:
-    """Return the points x [c,d] and, for each, the point a small step down the gradient of its bounds."""
-    import torch
-
-    x = x.detach().requires_grad_()
-    (slope,) = torch.autograd.grad(bounds(x).sum(), x)
-    return torch.cat([x, x - LOCAL * slope]).clamp(0, 1).detach().numpy()
-
-
-def _bounds(learned: list[Surrogate], optimism: float) -> Bounds:
-    """Return the lower confidence bounds of all objectives as one differentiable function."""
-    import torch
-
+def lower_bounds(learned: list[Surrogate], optimism: float) -> Bounds:
+    """Return the lower confidence bounds of all objectives with their slopes, in closed form, as one function."""
     space = learned[0].space
-    rows = [tuple(map(torch.from_numpy, (s.inputs / s.lengths, s.lengths, s.weights, s.precision))) for s in learned]
-    inputs, lengths, weights, precision = (torch.stack(column) for column in zip(*rows, strict=True))  # [m,n,f], [m,f], [m,n], [m,n,n]
-    height, mean = (torch.tensor(v, dtype=torch.float64) for v in ([s.height for s in learned], [s.mean for s in learned]))
+    lengths = np.stack([s.lengths for s in learned])[:, None]  # [m,1,f]
+    inputs = np.stack([s.inputs / s.lengths for s in learned])  # [m,n,f]
+    squares, turned = (inputs**2).sum(axis=2)[:, None], np.ascontiguousarray(inputs.transpose(0, 2, 1))  # [m,1,n], [m,f,n]
+    weights, precision = np.stack([s.weights for s in learned])[:, None], np.stack([s.precision for s in learned])  # [m,1,n], [m,n,n]
+    height, mean = np.array([s.height for s in learned])[:, None, None], np.array([s.mean for s in learned])[:, None]
+    first = np.cumsum([0, *widths(space)])[:-1]  # [d], of each variable's features
 
-    def lower(x: Tensor) -> Tensor:
-        scaled = columns_of(space, x)[None] / lengths[:, None]  # [m,p,f]
-        squared = ((scaled[:, :, None] - inputs[:, None]) ** 2).sum(dim=-1)
-        r = torch.sqrt(5 * squared + 1e-12)
-        across = height[:, None, None] * (1 + r + r * r / 3) * torch.exp(-r)  # [m,p,n]
-        middle = mean[:, None] + (across @ weights[:, :, None])[:, :, 0]
-        left = height[:, None] - ((across @ precision) * across).sum(dim=-1)
-        return (middle - optimism * torch.sqrt(left.clamp(min=1e-8))).T
+    def lower(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        features, growth = sloped(space, x)
+        scaled = features / lengths  # [m,p,f]
+        squared = (scaled**2).sum(axis=2)[:, :, None] + squares - 2 * (scaled @ turned)
+        r = np.sqrt(5 * np.maximum(squared, 0))  # [m,p,n]
+        decay = height * np.exp(-r)
+        across = decay * (1 + r + r * r / 3)  # Matérn 5/2
+        explained = across @ precision
+        sd = np.sqrt(np.maximum(height - (explained * across).sum(axis=2, keepdims=True), 1e-8))  # [m,p,1]
+        value = mean + (across * weights).sum(axis=2) - optimism * sd[:, :, 0]
+        pull = (weights + optimism / sd * explained) * decay * (1 + r) * (-5 / 3)  # along what lies between x and each input
+        slope = (pull.sum(axis=2, keepdims=True) * scaled - pull @ inputs) / lengths * growth
+        return value.T, np.add.reduceat(slope, first, axis=2).transpose(1, 0, 2)
 
     return lower
+
+
+class Network:
+    """Preferences [p,m] to points [p,d]: two hidden layers, ReLU and sigmoid, learned by Adam.
+
+    Before anything is learned, every point is near a given one [d].
+    """
+
+    def __init__(self, m: int, near: FloatArray, rate: float) -> None:
+        import torch
+        from torch.nn import Linear, ReLU, Sigmoid
+
+        last = Linear(HIDDEN, len(near))
+        self.module = torch.nn.Sequential(Linear(m, HIDDEN), ReLU(), Linear(HIDDEN, HIDDEN), ReLU(), last, Sigmoid())
+        with torch.no_grad():
+            last.bias.add_(torch.from_numpy(np.log(near / (1 - near))))
+        self.adam = torch.optim.Adam(self.module.parameters(), lr=rate, fused=True)
+
+    def __call__(self, preferences: FloatArray) -> FloatArray:
+        import torch
+
+        self.points = self.module(torch.from_numpy(preferences).float())
+        return np.asarray(self.points.detach().double().numpy())
+
+    def learn(self, slope: FloatArray) -> None:
+        """Take one step against a slope [p,d] in the points last returned."""
+        import torch
+
+        self.adam.zero_grad()
+        self.points.backward(torch.from_numpy(slope).float())
+        self.adam.step()
+
+
+def tchebycheff_slope(value: FloatArray, slope: FloatArray, preferences: FloatArray, ideal: FloatArray) -> FloatArray:
+    """Return the slope [p,d] of the augmented Tchebycheff distance (Lin et al. 2022, Eq. 8) of bounds [p,m] with slopes [p,m,d]."""
+    worst = np.argmax((value - ideal) / preferences, axis=1)
+    rows = np.arange(len(worst))
+    return np.asarray(slope[rows, worst] / preferences[rows, worst, None] + 0.01 * slope.sum(axis=1))
+
+
+def _with_local_step(network: Network, bounds: Bounds, ideal: FloatArray, preferences: FloatArray) -> FloatArray:
+    """Return the points [2c,d] of preferences [c,m] and, for each, the point a step down its Tchebycheff distance."""
+    x = network(preferences)
+    step = LOCAL * tchebycheff_slope(*bounds(x), preferences, ideal)
+    return np.vstack([x, np.clip(x - step, 0, 1)])
+
+
+def _preferences(draw: np.random.Generator, n: int, m: int) -> FloatArray:
+    """Return n preferences [n,m] from a flat Dirichlet distribution, kept away from 0."""
+    return np.asarray(draw.dirichlet(np.ones(m), n) + 1e-4)
+
+
+def _ideal(learned: list[Surrogate]) -> FloatArray:
+    """Return the ideal point [m], a little below the best seen."""
+    return np.array([s.targets.min() - MARGIN for s in learned])

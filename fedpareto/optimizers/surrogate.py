@@ -7,17 +7,15 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.spatial.distance import cdist
 
 from fedpareto.noise import derive
 from fedpareto.space import Choice, FloatArray, Space, Variable
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 EDGE = 1e-7  # BoTorch keeps away from 0 and 1
 STEPS = 75  # of the search for length scales
@@ -26,10 +24,14 @@ ROWS = 250  # at most, that the search looks at; the process itself rests on all
 
 @contextlib.contextmanager
 def torch_alone(seed: int) -> Iterator[None]:
-    """Seed torch for a while, quietly, and leave its global generator as it was."""
-    import torch
+    """Seed torch for a while, quietly, on one thread, and leave its global generator as it was.
 
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+    The matrices are small: more threads gain little on an idle machine, lose much on a busy one, and round differently.
+    """
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")  # BoTorch and GPyTorch warn of retries and jitter
         torch.manual_seed(derive(seed, "torch"))
         yield
@@ -45,14 +47,15 @@ class Surrogate:
     lengths: FloatArray  # [f]
     height: float  # variance of the process
     mean: float
-    variance: float  # of the noise
+    variance: float  # of the noise, where the mean of most trainings was measured
     centre: float
     scale: float
     bends: tuple[FloatArray, FloatArray] | None = None  # [f] and [f], how each input is warped
+    share: FloatArray | None = None  # [n], the trainings of each measurement as a share of the most; all have as many if left out
 
     @property
     def noise(self) -> float:
-        """The standard deviation of one measurement."""
+        """The standard deviation of one measurement, of most trainings where they differ."""
         return self.scale * float(np.sqrt(self.variance))
 
     def covariance(self, a: FloatArray, b: FloatArray) -> FloatArray:
@@ -63,7 +66,8 @@ class Surrogate:
     @cached_property
     def root(self) -> FloatArray:
         """The lower triangular root [n,n] of the covariance of what was measured."""
-        noisy = self.covariance(self.inputs, self.inputs) + (self.variance + 1e-8) * np.eye(len(self.inputs))
+        noise = self.variance if self.share is None else self.variance / self.share
+        noisy = self.covariance(self.inputs, self.inputs) + (noise + 1e-8) * np.eye(len(self.inputs))
         return np.asarray(cholesky(noisy, lower=True))
 
     @cached_property
@@ -89,13 +93,21 @@ class Surrogate:
 
     def believe(self, x: FloatArray) -> Surrogate:
         """Return the process as if its mean had been measured at x [k,d]."""
-        z = (self.predict(x)[0] - self.centre) / self.scale
-        return replace(self, inputs=np.vstack([self.inputs, self.features(x)]), targets=np.concatenate([self.targets, z]))
+        return self.told(x, self.predict(x)[0])
+
+    def told(self, x: FloatArray, y: FloatArray, share: float = 1.0) -> Surrogate:
+        """Return the process once y [k] was measured at x [k,d], each the mean of this share of the most trainings."""
+        z = (y - self.centre) / self.scale
+        shares = None if self.share is None and share == 1 else np.ones(len(self.inputs)) if self.share is None else self.share
+        return replace(self, inputs=np.vstack([self.inputs, self.features(x)]), targets=np.concatenate([self.targets, z]),
+                       share=None if shares is None else np.concatenate([shares, np.full(len(x), share)]))
 
 
-def fit(space: Space, x: FloatArray, y: FloatArray, noise: bool = True, warp: bool = False) -> Surrogate:
+def fit(space: Space, x: FloatArray, y: FloatArray, noise: bool = True, warp: bool = False,
+        runs: NDArray[np.int64] | None = None) -> Surrogate:
     """Fit a process to y [n] at x [n,d] by maximum a posteriori; without noise it passes through every value.
 
+    Each value is the mean of as many trainings as runs [n] says: the fewer, the more noise it has and the less it weighs.
     With warp it also learns how to bend each axis (Snoek et al. 2014), for variables that matter near one end of their range only.
     """
     import torch
@@ -116,10 +128,11 @@ def fit(space: Space, x: FloatArray, y: FloatArray, noise: bool = True, warp: bo
     prior = LogNormalPrior(0.0, 0.75**0.5)
     f = inputs.shape[1]
     bend: Any = Warp(f, list(range(f)), concentration0_prior=prior, concentration1_prior=prior) if warp else None
+    share = None if runs is None or not noise or (runs == runs[0]).all() else runs / runs.max()
     matern = get_covar_module_with_dim_scaled_prior(inputs.shape[1], use_rbf_kernel=False)
     kernel = ScaleKernel(matern, outputscale_prior=GammaPrior(2.0, 0.15))
     model = SingleTaskGP(seen_x, seen_z, None if noise else torch.full_like(seen_z, 1e-6), covar_module=kernel, outcome_transform=None,
-                         input_transform=bend)
+                         input_transform=bend, likelihood=None if share is None else _weighed(share[seen]))
     if not level and inputs.shape[1]:
         with contextlib.suppress(Exception):  # where no step succeeds, the process stays as its priors have it
             fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer_kwargs={"options": {"maxiter": STEPS}})
@@ -129,7 +142,18 @@ def fit(space: Space, x: FloatArray, y: FloatArray, noise: bool = True, warp: bo
         bends = bend.concentration1.detach().numpy().reshape(f), bend.concentration0.detach().numpy().reshape(f)
         inputs = warped(inputs, *bends)
     return Surrogate(space, inputs, targets, lengths, float(kernel.outputscale), float(model.mean_module.constant),
-                     float(model.likelihood.noise.mean()), centre, scale, bends)
+                     float(model.likelihood.noise.mean()), centre, scale, bends, share=share)
+
+
+def _weighed(share: FloatArray) -> Any:
+    """Return BoTorch's likelihood with its noise divided by each row's share [n] of the most trainings."""
+    import torch
+    from botorch.models.utils.gpytorch_modules import get_gaussian_likelihood_with_lognormal_prior
+    from linear_operator.operators import DiagLinearOperator
+
+    likelihood, shares = get_gaussian_likelihood_with_lognormal_prior(), torch.from_numpy(share)
+    likelihood.noise_covar.forward = lambda *_, **__: DiagLinearOperator(likelihood.noise / shares)
+    return likelihood
 
 
 def warped(x: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
@@ -145,18 +169,23 @@ def features(space: Space, x: FloatArray) -> FloatArray:
     return np.ascontiguousarray(np.hstack(columns)) if columns else np.empty((len(x), 0))
 
 
-def columns_of(space: Space, x: Tensor) -> Tensor:
-    """Return the same of a tensor x [n,d], so that gradients reach it: between values, a choice is part one and part the next."""
-    import torch
-
-    columns = []
+def sloped(space: Space, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the same, [n,f], and how each grows with its variable, [n,f]; between values, a choice is part one and part the next."""
+    columns, slopes = [], []
     for j, v in enumerate(space.variables):
         column = x[:, j : j + 1]
+        slope = np.ones_like(column)
         if _unordered(v):
-            place = torch.arange(v.size, dtype=x.dtype) + 0.5
-            column = (1 - (column * v.size - place).abs()).clamp(min=0)
+            off = column * v.size - (np.arange(v.size) + 0.5)
+            column, slope = np.maximum(1 - np.abs(off), 0), -v.size * np.sign(off) * (np.abs(off) < 1)
         columns.append(column)
-    return torch.cat(columns, dim=1)
+        slopes.append(slope)
+    return np.hstack(columns), np.hstack(slopes)
+
+
+def widths(space: Space) -> list[int]:
+    """Return how many features each variable has."""
+    return [v.size if _unordered(v) else 1 for v in space.variables]
 
 
 def _unordered(variable: Variable) -> TypeGuard[Choice]:

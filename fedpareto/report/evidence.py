@@ -103,12 +103,22 @@ def _searched(seen: View) -> Html:
     optimizer = study.description.get("optimizer", {"name": type(study.optimizer).__name__})
     settings = ", ".join(f"{k} = {v}" for k, v in optimizer.items() if k != "name")
     ran = (f"{optimizer['name']}{f' ({settings})' if settings else ''} proposed {seen.evaluations} trials, {len(seen.failed)} of which "
-           f"failed, of a budget of {study.budget}; each was trained {study.repeats} time{'s' if study.repeats > 1 else ''}, seed "
+           f"failed, of a budget of {study.budget}; each was trained {_times(seen)}, seed "
            f"{study.seed}. Repeats differ in split, start, mini-batches and noise; repeat r of every trial has the same.")
     fixed = {f"{part}.{k}": v for part in ("model", "training", "mechanism") for k, v in study.description.get(part, {}).items()
              if not isinstance(v, dict | list) and v is not None}
     return section("What was searched", paragraph(ran), table(("setting", "searched over"), rows, kind="words"),
                    paragraph("Held fixed: " + ", ".join(f"{k} = {v}" for k, v in fixed.items()) + ".", "note") if fixed else "")
+
+
+def _times(seen: View) -> str:
+    """Return how often each trial was trained, and what that came to where it was not as often as can be."""
+    most, stopped = seen.study.repeats, len(seen.stopped)
+    times = f"{most} time{'s' if most > 1 else ''}"
+    if seen.trainings == most * seen.evaluations and not stopped:
+        return times
+    early = f", {stopped} of them not to their last round, as not expected to reach the front" if stopped else ""
+    return f"at most {times}, {seen.trainings} trainings in all{early}"
 
 
 def _range(variable: Any) -> str:
@@ -170,7 +180,8 @@ def _choice(seen: View, point: Point | None, why: str) -> Html:
     rows = [(column(o), shown(o, point.objectives[o.name]), short(point.spread[o.measure]) if o.measure in point.spread else "none")
             for o in seen.objectives]
     settings = table(("setting", "value"), [(name, repr(value)) for name, value in point.settings.items()], kind="words")
-    return section("The choice", paragraph(f"Trial {point.trial}. {why}"), table(("objective", "value", "spread over repeats"), rows),
+    of = f"spread over {point.runs} trainings" if point.runs < seen.study.repeats else "spread over repeats"
+    return section("The choice", paragraph(f"Trial {point.trial}. {why}"), table(("objective", "value", of), rows),
                    settings)
 
 

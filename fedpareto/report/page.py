@@ -64,7 +64,8 @@ def page_data(seen: View) -> dict[str, Any]:
         "measures": {name: {"help": m.help, "proxy": m.proxy, "worst": m.worst} for name, m in MEASURES.items() if _measured(seen, name)},
         "settings": _settings(seen),
         "points": _columns(seen),
-        "failed": [{"trial": t.number, "settings": t.settings, "error": t.error} for t in seen.failed],
+        "failed": [{"trial": t.number, "settings": t.settings, "error": t.error} for t in (*seen.failed, *seen.stopped)],
+        "stopped": len(seen.stopped),
         "curve": [_digits(v, 8) for v in seen.curve],
         "recommended": seen.recommended.trial if seen.recommended else None,
         "why": seen.why,
@@ -91,6 +92,7 @@ def _columns(seen: View) -> dict[str, Any]:
     return {
         "trial": [p.trial for p in seen.points],
         "feasible": [int(p.feasible) for p in seen.points],
+        "runs": _column([p.runs for p in seen.points]),
         "front": [place[id(p)] for p in seen.front],
         "recommended": place[id(seen.recommended)] if seen.recommended else None,
         "early": [i for i, p in enumerate(seen.points) if p.trial in firsts or firsts.add(p.trial)],  # type: ignore[func-returns-value]

@@ -7,7 +7,7 @@ function title(i) {
 }
 
 function describe(i) {
-  const where = [data.points.front.includes(i) ? "on the front" : "", data.points.feasible[i] ? "" : "outside the study's limits"];
+  const where = [data.points.front.includes(i) ? "on the front" : "", data.points.feasible[i] ? "" : "outside the study's limits", fewer(i)];
   const rows = [[title(i), ...where].filter(Boolean).join(", ")];
   for (const o of data.objectives) rows.push(`${o.name}: ${shownGoal(i, o)}${repeatsApart(i, o.measure)}`);
   if (trueEpsilon()) rows.push(`${measureName("epsilon")}: ${short(up(measureOf(i, "epsilon")))}`);
@@ -19,6 +19,12 @@ function describe(i) {
 // Whether a true ε is known that is not an objective itself.
 const trueEpsilon = () => Boolean(data.view) && !data.objectives.some((o) => o.measure === "epsilon");
 
+// Whether a point is the mean of fewer trainings than the study's others.
+function fewer(i) {
+  const runs = cell(data.points.runs, i);
+  return runs < data.repeats ? `trained ${runs} of ${data.repeats} times` : "";
+}
+
 function repeatsApart(i, name) {
   const apart = spreadOf(i, name);
   return apart ? ` ± ${Number(apart.toPrecision(2))}` : "";
@@ -27,7 +33,7 @@ function repeatsApart(i, name) {
 function showChoice(i, why) {
   const picked = state.picked !== null;
   byId("choice-title").textContent = picked ? "Your pick" : "Recommended";
-  const notes = i === null ? [] : [title(i)];
+  const notes = i === null ? [] : [title(i), fewer(i)].filter(Boolean);
   if (picked && i === state.best) notes.push("the recommended point");
   if (picked && !state.inside[i]) notes.push("outside the limits");
   if (picked && !data.points.front.includes(i)) notes.push("not on the front: another trial is better");
@@ -290,6 +296,7 @@ function paintTable() {
 function drawFailed() {
   byId("failed").hidden = !data.failed.length;
   if (!data.failed.length) return;
+  byId("failed").querySelector("h2").textContent = data.stopped ? "Failed and stopped trials" : "Failed trials";
   fill(byId("failures"), ["trial", "why", ...Object.keys(data.failed[0].settings)],
     data.failed.slice(0, 200).map((t) => ({ cells: [t.trial, t.error, ...Object.values(t.settings)] })));
 }

@@ -33,6 +33,7 @@ class Point:
     measures: dict[str, float]
     spread: dict[str, float]
     feasible: bool
+    runs: int = 1  # trainings that it is the mean of
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class View:
     curve: tuple[float, ...]  # hypervolume after each finished trial
     recommended: Point | None
     why: str
+    stopped: tuple[Trial, ...] = ()  # that were not expected to reach the front, before their end
+    trainings: int = 0  # of all finished trials together
 
     @property
     def evaluations(self) -> int:
@@ -66,7 +69,7 @@ class View:
 
 def view(study: Study, trials: Sequence[Trial]) -> View:
     """Look at a study's trials."""
-    finished = [t for t in trials if t.state != "pending"]
+    finished = [t if t.runs else dataclasses.replace(t, runs=study.repeats) for t in trials if t.state != "pending"]
     objectives = study.problem.objectives
     known = known_of(study.problem, finished)
     holds = feasible(objectives, known.y)
@@ -75,7 +78,8 @@ def view(study: Study, trials: Sequence[Trial]) -> View:
     front = best([p for p in points if p.feasible] or points, objectives)
     chosen, why = recommend(front, objectives)
     return View(study, tuple(points), tuple(front), tuple(t for t in finished if t.state == "failed"),
-                tuple(hypervolumes(known, objectives)), chosen, why)
+                tuple(hypervolumes(known, objectives)), chosen, why, tuple(t for t in finished if t.state == "stopped"),
+                sum(t.runs for t in finished))
 
 
 def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list[Point]:
@@ -124,7 +128,7 @@ def growth(rows: Sequence[FloatArray], objectives: Sequence[Objective], corner: 
 
 def _point(trial: Trial, objectives: Sequence[Objective], row: FloatArray, holds: bool) -> Point:
     values = {o.name: float(v) for o, v in zip(objectives, row, strict=True)}
-    return Point(trial.number, trial.settings, values, trial.measures, trial.spread, bool(holds))
+    return Point(trial.number, trial.settings, values, trial.measures, trial.spread, bool(holds), trial.runs)
 
 
 def _matrix(points: Sequence[Point], objectives: Sequence[Objective]) -> FloatArray:

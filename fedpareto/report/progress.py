@@ -36,7 +36,7 @@ def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[S
 
         def watch(store: Store) -> None:
             nonlocal evaluations, done
-            done = store.trainings() / study.repeats
+            done = max(store.trainings() / study.repeats, store.finished())  # finished with fewer trainings is finished too
             bar.update(task, completed=done)
             if store.finished() > evaluations:
                 evaluations = store.finished()

@@ -80,7 +80,7 @@ def thinned(seen: View, most: int) -> list[Point]:
 def summary(seen: View) -> str:
     """Return one line: evaluations, front, hypervolume and its reference."""
     corner = ", ".join(f"{name} {value:g}" for name, value in seen.reference.items())
-    failed = f", {len(seen.failed)} failed" if seen.failed else ""
+    failed = "".join(f", {len(t)} {how}" for t, how in ((seen.failed, "failed"), (seen.stopped, "stopped early")) if t)
     kept = "" if not seen.front or seen.front[0].feasible else ", none of them within the limits"
     return (f"{seen.evaluations} trials{failed}; {len(seen.front)} on the front{kept}; hypervolume "
             f"{seen.hypervolume:.4f} (reference {corner})")
@@ -93,7 +93,7 @@ def _finite(values: dict[str, float]) -> dict[str, float | None]:
 def as_plain(point: Point) -> dict[str, Any]:
     """Return a point as plain data."""
     return {"trial": point.trial, "settings": point.settings, "objectives": point.objectives,
-            "measures": _finite(point.measures), "spread": _finite(point.spread), "feasible": point.feasible}
+            "measures": _finite(point.measures), "spread": _finite(point.spread), "runs": point.runs, "feasible": point.feasible}
 
 
 def front_data(seen: View) -> dict[str, Any]:
@@ -105,9 +105,9 @@ def front_data(seen: View) -> dict[str, Any]:
 
 
 def front_csv(seen: View) -> str:
-    """Return the front as CSV: trial, feasibility, objectives, settings, other measures."""
+    """Return the front as CSV: trial, feasibility, objectives, settings, other measures, the trainings that these are means of."""
     out = io.StringIO()
-    rows = [{"trial": p.trial, "feasible": p.feasible, **p.objectives, **p.settings, **_finite(p.measures)}
+    rows = [{"trial": p.trial, "feasible": p.feasible, **p.objectives, **p.settings, **_finite(p.measures), "runs": p.runs}
             for p in seen.front]
     names = list(rows[0]) if rows else ["trial", "feasible"]
     writer = csv.DictWriter(out, names, lineterminator="\n", extrasaction="ignore")

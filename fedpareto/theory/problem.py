@@ -82,6 +82,10 @@ class ClosedForm:
                 out[name][rows, t] = column
         return out
 
+    def measure_along(self, values: Values, seeds: Sequence[int]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        """Return what measure does, and the same after every round."""
+        return self.measure(values, seeds), self.every_round(values, seeds)
+
     def front(self, points: int = 5) -> FloatArray:
         """Return the true front [n,2] of the box; it depends on σ and q through σ²/q alone (Gu 2024, Remark 2)."""
         low, high = least(self.sigma) / np.sqrt(largest(self.sample_ratio)), largest(self.sigma) / np.sqrt(least(self.sample_ratio))

@@ -82,7 +82,6 @@ def test_a_diverging_federation_tells_the_rounds_before_it_diverged_and_no_other
         assert np.isnan(row[until:]).all()
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="where one federation ends, all of its block are judged")
 def test_which_rounds_are_judged_does_not_depend_on_neighbours():
     searched = federation(rounds=Integer("rounds", 1, 9), evaluate_every=2)
     alone = searched.every_round({name: [v[0]] for name, v in VALUES.items()} | {"rounds": [5]}, [0])

@@ -14,6 +14,7 @@ from fedpareto.front import hypervolume
 from fedpareto.history import History
 from fedpareto.optimizers import OPTIMIZERS, FedMoeac, Grid, Nsga2, QLogNehvi
 from fedpareto.optimizers.clustering import directions, mating_clusters, survivors
+from fedpareto.optimizers.improvement import sweep
 from fedpareto.optimizers.nsga2 import ranked
 from fedpareto.optimizers.variation import offspring, redrawn
 from fedpareto.problem import Objective, feasible
@@ -67,6 +68,13 @@ def test_merging_by_angle_agrees_with_merging_by_hand():
     assert set(survivors(y, 5)) == expected
 
 
+def test_a_penalty_decides_within_a_direction_and_bends_none():
+    y = np.array([[0.0, 1.0], [0.01, 1.0], [1.0, 0.0], [1.0, 0.01]])
+    assert survivors(y, 2).tolist() == [0, 2]
+    judged = y + np.array([[0.0, 0.0], [0.0, 0.0], [1000.0, 0.0], [0.0, 0.0]])
+    assert survivors(y, 2, judged).tolist() == [0, 3]
+
+
 def test_mating_clusters_hold_similar_trade_offs():
     y = np.array([[0.0, 1.0], [0.05, 1.0], [0.1, 0.95], [1.0, 0.0], [1.0, 0.05], [0.95, 0.1]])
     cluster = mating_clusters(y, seed=0)
@@ -114,6 +122,32 @@ def test_the_free_variable_stays_at_its_largest():
 
 def test_qlognehvi_keeps_the_contract_of_an_optimizer():
     check_optimizer(QLogNehvi(batch=2, start=2, samples=4, restarts=1, steps=2))
+
+
+def test_the_boxes_of_a_sweep_split_what_no_point_dominates():
+    draw = np.random.default_rng(0)
+    for ties in (False, True):
+        front, corner = draw.normal(size=(40, 3)), np.full(3, -2.0)
+        front = front.round(0) if ties else front
+        low, high = sweep(front, corner)
+        assert len(low) <= 2 * len(front) + 1
+        assert (low < high).all()
+        points = draw.uniform(-2.0, 4.0, size=(500, 3))
+        held = ((points[:, None] > low) & (points[:, None] < high)).all(axis=2).sum(axis=1)
+        free = ~(front[None] >= points[:, None]).all(axis=2).any(axis=1)
+        assert (held == free).all()
+
+
+def test_a_sweep_finds_the_hypervolume_that_botorch_finds():
+    torch = pytest.importorskip("torch")
+    from botorch.utils.multi_objective.box_decompositions import FastNondominatedPartitioning
+
+    front, corner = np.random.default_rng(1).random((60, 3)), np.full(3, -0.1)
+    low, high = sweep(front, corner)
+    top = front.max(axis=0)
+    left = np.maximum(np.minimum(high, top) - np.minimum(low, top), 0.0).prod(axis=1).sum()
+    theirs = FastNondominatedPartitioning(torch.from_numpy(corner), torch.from_numpy(front)).compute_hypervolume()
+    assert (top - corner).prod() - left == pytest.approx(float(theirs))
 
 
 def test_qlognehvi_respects_a_limit():

@@ -12,8 +12,10 @@ from pymoo.problems import get_problem
 from fedpareto.front import hypervolume
 from fedpareto.history import History
 from fedpareto.optimizers import Bayesian, Psl, QLogNehvi
-from fedpareto.optimizers.psl import greedy
+from fedpareto.optimizers.psl import Network, greedy, lower_bounds
+from fedpareto.optimizers.surrogate import fit, torch_alone
 from fedpareto.problem import Objective, feasible
+from fedpareto.space import Choice, Float, Space
 from fedpareto.testing import check_optimizer, continuous, optimize
 
 
@@ -78,16 +80,50 @@ def test_greedy_choice_is_the_one_by_trying_all():
     assert greedy(y, front, 4) == chosen
 
 
+def mixed():
+    """Return a space with an unordered choice, and two processes learned from thirty points of it."""
+    draw, space = np.random.default_rng(0), Space((Float("a", 0.0, 1.0), Choice("b", ("x", "y", "z")), Float("c", 0.0, 1.0)))
+    x = space.snap(draw.random((30, 3)))
+    with torch_alone(0):
+        return space, [fit(space, x, y) for y in draw.random((2, 30))]
+
+
+def test_bounds_are_those_of_the_processes_and_their_slopes_those_by_differences():
+    space, learned = mixed()
+    bounds, x = lower_bounds(learned, 0.5), np.random.default_rng(1).random((6, 3))
+    value, _ = bounds(space.snap(x))
+    for j, process in enumerate(learned):
+        mean, sd = process.predict(space.snap(x))
+        assert process.centre + process.scale * value[:, j] == pytest.approx(mean - 0.5 * sd)
+    steps = 1e-6 * np.eye(3)
+    differences = np.stack([bounds(x + step)[0] - bounds(x - step)[0] for step in steps], axis=2) / 2e-6
+    assert bounds(x)[1] == pytest.approx(differences, abs=1e-4)
+
+
+def test_the_network_starts_near_the_point_it_is_given():
+    draw = np.random.default_rng(0)
+    with torch_alone(0):
+        network = Network(2, np.array([0.1, 0.9]), 1e-3)
+    assert network(draw.dirichlet(np.ones(2), 50)) == pytest.approx(np.tile([0.1, 0.9], (50, 1)), abs=0.1)
+
+
+def test_a_network_that_starts_at_a_seen_point_leaves_a_plateau():
+    """Beyond 0.2 nothing changes with the first variable, and the centre lies there; all that is to be gained lies before it."""
+    def cliff(x):
+        return np.stack([np.minimum(5 * x[:, 0], 1) + 0.1 * x[:, 1], np.maximum(1 - 5 * x[:, 0], 0) + 0.1 * x[:, 1]], axis=1)
+
+    problem, x = continuous(cliff, 2, 2), np.random.default_rng(0).random((60, 2))
+    history, even = History(x, cliff(x), np.zeros(60, dtype=np.int64)), np.ones((1, 2))
+    reached = {anchor: cliff(Psl(anchor=anchor, steps=300).pareto_set(problem, history, 0, even)).max() for anchor in (True, False)}
+    assert reached[True] < 0.7 < reached[False]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "authors"), [
-    pytest.param(zdt3, 0.826, id="zdt3", marks=pytest.mark.xfail(
-        reason="0.464, 0.842 and 0.842 when measured: the network stays in the piece of the front it finds first")),
-    pytest.param(c2dtlz2, 0.336, id="c2dtlz2"),
-])
+@pytest.mark.parametrize(("make", "authors"), [pytest.param(zdt3, 0.826, id="zdt3"), pytest.param(c2dtlz2, 0.336, id="c2dtlz2")])
 def test_psl_reaches_the_hypervolume_of_its_authors_code(make, authors):
-    """At 105 evaluations, reference 1.1, mean of three seeds; the authors' figures were measured with their code."""
+    """At 105 evaluations, reference 1.1, mean of eight seeds; the authors' figures were measured with their code."""
     problem, reached = make(), []
-    for seed in range(3):
+    for seed in range(8):
         history = optimize(problem, Psl(), 105, seed)
         reached.append(hypervolume(history.y[feasible(problem.objectives, history.y)][:, :2], np.full(2, 1.1)))
     assert np.mean(reached) >= authors, reached
