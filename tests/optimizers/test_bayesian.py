@@ -68,6 +68,19 @@ def test_torch_is_left_as_it_was():
     assert torch.equal(torch.rand(2), expected)
 
 
+def test_proposals_use_one_thread_and_give_back_the_others():
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with torch_alone(0):
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("sd", [(0.2, 0.0), (0.2, 0.0, 0.0), (0.15, 0.3), (0.1, 0.2, 0.0)], ids=str)
 @pytest.mark.parametrize("limited", [False, True])
 def test_expected_improvement_agrees_with_sampling(sd, limited):
