@@ -292,7 +292,9 @@ def test_a_browser_waits_for_the_first_row_and_sees_new_ones_within_three_second
 
 
 def test_the_command_says_where_and_ctrl_c_ends_it_quietly(finished_study):
-    command = [sys.executable, "-m", "fedpareto", "report", str(finished_study), "--serve", "--port", "0"]
+    listens = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # a background job of a shell does not
+    command = [sys.executable, "-c", listens + "runpy.run_module('fedpareto', run_name='__main__')"]
+    command += ["report", str(finished_study), "--serve", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         line = server.stdout.readline()
         place = re.fullmatch(r"page http://127\.0\.0\.1:(\d+)/ \(Ctrl-C ends it\)\n", line)
