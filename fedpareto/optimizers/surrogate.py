@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -134,8 +135,10 @@ def fit(space: Space, x: FloatArray, y: FloatArray, noise: bool = True, warp: bo
     model = SingleTaskGP(seen_x, seen_z, None if noise else torch.full_like(seen_z, 1e-6), covar_module=kernel, outcome_transform=None,
                          input_transform=bend, likelihood=None if share is None else _weighed(share[seen]))
     if not level and inputs.shape[1]:
-        with contextlib.suppress(Exception):  # where no step succeeds, the process stays as its priors have it
+        try:
             fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer_kwargs={"options": {"maxiter": STEPS}})
+        except Exception as error:  # BoTorch found no step that succeeds: the process stays as its priors have it
+            logging.getLogger("fedpareto").info("a Gaussian process could not be fitted to %d rows: %s", len(seen), error)
     lengths = matern.lengthscale.detach().numpy()[0].astype(np.float64)
     bends = None
     if bend is not None:
