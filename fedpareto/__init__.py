@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from fedpareto.threads import wait_passively
+
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -47,6 +49,8 @@ _HOMES = {
 }
 
 __all__ = [*sorted(_HOMES)]
+
+wait_passively()
 
 
 def __getattr__(name: str) -> Any:

@@ -21,6 +21,7 @@ from fedpareto.problem import STOPPED
 from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.study import Study
+from fedpareto.threads import one_thread
 from fedpareto.trials import Trial, known_of
 
 Watch = Callable[[Store], None]
@@ -90,7 +91,8 @@ def again(study: Study, store: Store, history: History, trials: Sequence[Trial])
     so_far = known_of(study.problem, [store.after(t, t.runs) for t in trials])
     x, y = np.vstack([so_far.x, so_far.free_x]), np.vstack([so_far.y, so_far.free_y])
     of = np.concatenate([np.arange(len(trials)), so_far.free_of])
-    wanted = _said(rule(study.problem, history, x, y, so_far.runs[of]), len(x), "worth_repeating")
+    with one_thread():
+        wanted = _said(rule(study.problem, history, x, y, so_far.runs[of]), len(x), "worth_repeating")
     return [bool(wanted[of == i].any()) for i in range(len(trials))]
 
 
@@ -123,7 +125,8 @@ def finished(study: Study, store: Store) -> bool:
     rule = getattr(study.optimizer, "finished", None)
     if rule is None or len(store) % study.optimizer.batch:
         return False
-    return bool(rule(study.problem, known(study, store), study.seed))
+    with one_thread():
+        return bool(rule(study.problem, known(study, store), study.seed))
 
 
 def propose(study: Study, store: Store) -> None:
@@ -137,7 +140,8 @@ def propose(study: Study, store: Store) -> None:
 def points(study: Study, history: History) -> FloatArray:
     """Return the batch of points [n,d] that follows a history of whole batches."""
     optimizer, problem = study.optimizer, study.problem
-    return problem.space.snap(optimizer.propose(problem, history, optimizer.batch, study.seed))
+    with one_thread():
+        return problem.space.snap(optimizer.propose(problem, history, optimizer.batch, study.seed))
 
 
 def settings_of(study: Study, x: FloatArray) -> list[dict[str, Any]]:
@@ -152,7 +156,8 @@ def preferred(study: Study, store: Store, weights: Sequence[float]) -> dict[str,
     if len(weights) != len(names) or not all(0 <= w < math.inf for w in weights) or sum(weights) <= 0:
         raise SettingError(f"--at: must be a weight of at least 0 for each of {', '.join(names)}, one above 0, found {list(weights)}.")
     learner = study.optimizer if isinstance(study.optimizer, Psl) else Psl()
-    x = learner.pareto_set(study.problem, known(study, store), study.seed, np.array([weights], dtype=np.float64))
+    with one_thread():
+        x = learner.pareto_set(study.problem, known(study, store), study.seed, np.array([weights], dtype=np.float64))
     return settings_of(study, x)[0]
 
 

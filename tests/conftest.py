@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -12,7 +11,9 @@ from typing import NamedTuple
 import pytest
 from hypothesis import settings
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: threads that spin stop everything on a busy machine
+from fedpareto.threads import wait_passively
+
+wait_passively()  # before torch is loaded: threads that spin stop everything on a busy machine
 settings.register_profile("tests", deadline=None, derandomize=True, max_examples=100)
 settings.register_profile("wide", deadline=None, max_examples=2000)
 settings.load_profile("tests")  # pytest --hypothesis-profile=wide looks further

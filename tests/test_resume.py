@@ -11,8 +11,10 @@ import sys
 import time
 
 import pytest
+import torch
 
 from fedpareto import Store, load_study, run, verify
+from fedpareto.optimizers import OPTIMIZERS
 
 STUDY = """
 name = "killed"
@@ -28,7 +30,7 @@ hidden = [16]
 [training]
 rounds = 8
 local_epochs = 1
-batch_size = 8
+batch_size = 64
 learning_rate = { low = 0.01, high = 0.5, log = true }
 [mechanism]
 name = "randomization"
@@ -45,6 +47,36 @@ population = 8
 """
 
 
+SEARCHED = """
+name = "searched"
+seed = 3
+budget = 12
+block = 2
+[data]
+clients = 10
+[model]
+name = "lr"
+[training]
+rounds = [3, 12]
+local_epochs = 1
+batch_size = 64
+learning_rate = { low = 0.01, high = 0.5, log = true }
+[mechanism]
+name = "randomization"
+sigma = { low = 0.01, high = 1.0, log = true }
+clipping_norm = [0.5, 4.0]
+[objectives.utility_loss]
+measure = "test_error"
+[objectives.leakage]
+measure = "kang23_eq13"
+limit = 0.8
+[optimizer]
+"""
+SMALL = {"bayesian": "batch = 4\nstart = 4", "fedmoeac": "population = 4", "grid": "points = 3\nbatch = 4",
+         "nsga2": "population = 4", "psl": "batch = 4\nstart = 4\nsteps = 50", "qlognehvi": "batch = 4\nstart = 4\nsamples = 4\nsteps = 4\nrestarts = 1",
+         "random": "batch = 4"}
+
+
 def rows(db):
     """Everything the database says of the study, but for when it was run."""
     with sqlite3.connect(db) as connection:
@@ -52,9 +84,10 @@ def rows(db):
                 for table in ("study", "trials", "repeats")}
 
 
-def start(study, db):
-    return subprocess.Popen([sys.executable, "-m", "fedpareto", "run", str(study), "--db", str(db)],
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONWARNINGS": "ignore"})
+def start(study, db, verb="run", **env):
+    return subprocess.Popen([sys.executable, "-m", "fedpareto", verb, str(study), "--db", str(db)],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            env=os.environ | {"PYTHONWARNINGS": "ignore"} | env)
 
 
 def progress(db):
@@ -99,6 +132,41 @@ def test_a_study_killed_twenty_times_equals_the_study_left_alone(study, tmp_path
     loaded = load_study(study)
     with Store.read(killed) as store:
         assert list(verify(loaded, store)) == []
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_optimizer_goes_on_in_a_fresh_process_as_in_one_that_trained(optimizer, tmp_path):
+    """Left alone here, where trainings ran between proposals; killed on two threads, resumed on one."""
+    study, alone, killed = (tmp_path / name for name in ("searched.toml", "alone.db", "killed.db"))
+    study.write_text(f"{SEARCHED}name = \"{optimizer}\"\n{SMALL[optimizer]}\n")
+    loaded = load_study(study)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    with run(loaded, alone) as store:
+        assert list(verify(loaded, store)) == []
+    torch.set_num_threads(before)
+    process = start(study, killed, OMP_NUM_THREADS="2")
+    deadline = time.monotonic() + 60
+    while progress(killed) < 9 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.kill()
+    process.communicate()
+    process = start(study, killed, OMP_NUM_THREADS="1")
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors.decode()
+    assert rows(killed) == rows(alone)
+
+
+def test_a_search_with_the_default_optimizer_verifies_in_another_process(tmp_path):
+    """The study in which proposals differed by process: waiting threads and MKL's state were the cause."""
+    study, db = tmp_path / "searched.toml", tmp_path / "searched.db"
+    text = SEARCHED.replace("budget = 12", "budget = 24").replace("[3, 12]", "[5, 40]")
+    study.write_text(f"{text}batch = 4\nstart = 8\n")
+    run(load_study(study), db).close()
+    process = start(study, db, "verify")
+    said, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors.decode()
+    assert b"all 24 proposals follow" in said
 
 
 @pytest.mark.parametrize("first", [3, 8, 13])

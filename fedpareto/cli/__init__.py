@@ -16,7 +16,6 @@ __all__ = ["cli", "main"]
 
 def main() -> None:
     """Run the command line; every error is one line and status 2."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # on a busy machine, threads that spin while they wait stop everything
     try:
         status = cli.main(standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)

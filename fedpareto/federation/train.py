@@ -19,6 +19,7 @@ from torch.nn.functional import one_hot
 
 from fedpareto.errors import ModelError
 from fedpareto.federation.grouped import Grouped, Params, Step, grouped
+from fedpareto.threads import training_threads
 
 SMALL = 1e7  # multiplications in a step below which a second thread costs more than it gives
 
@@ -239,7 +240,7 @@ def unflatten(flat: Tensor, like: Params) -> Params:
 def threads_for(work: float) -> Iterator[None]:
     """Use one thread where a step has little work, in multiplications: waking a second one would cost more than it gives."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1 if work < SMALL else before)
+    torch.set_num_threads(1 if work < SMALL else training_threads())
     try:
         yield
     finally:

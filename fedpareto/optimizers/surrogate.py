@@ -17,6 +17,7 @@ from scipy.spatial.distance import cdist
 
 from fedpareto.noise import derive
 from fedpareto.space import Choice, FloatArray, Space, Variable
+from fedpareto.threads import one_thread
 
 EDGE = 1e-7  # BoTorch keeps away from 0 and 1
 STEPS = 75  # of the search for length scales
@@ -25,14 +26,10 @@ ROWS = 250  # at most, that the search looks at; the process itself rests on all
 
 @contextlib.contextmanager
 def torch_alone(seed: int) -> Iterator[None]:
-    """Seed torch for a while, quietly, on one thread, and leave its global generator as it was.
-
-    The matrices are small: more threads gain little on an idle machine, lose much on a busy one, and round differently.
-    """
+    """Seed torch for a while, quietly, on one thread, and leave its global generator as it was."""
     import torch
-    from threadpoolctl import threadpool_limits
 
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), threadpool_limits(1):
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore")  # BoTorch and GPyTorch warn of retries and jitter
         torch.manual_seed(derive(seed, "torch"))
         yield
