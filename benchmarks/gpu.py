@@ -21,7 +21,7 @@ import torch
 
 from fedpareto.federation import Data, Federation, Training
 from fedpareto.federation.models import Lenet, Lr, Mlp
-from fedpareto.federation.problem import parameters_of
+from fedpareto.federation.sizes import size_of
 from fedpareto.mechanisms import Randomization
 from fedpareto.problem import Objective
 from fedpareto.space import Float
@@ -74,7 +74,7 @@ def timed(federation: Federation, values, seeds) -> tuple[float, dict[str, np.nd
 
 def floor(model, shape, models: int, batch: int, ceiling: dict[str, float], shared: int) -> dict[str, float]:
     """Return the least seconds of a local step: weights read twice and written once, gradients never; products of 3 passes."""
-    size = parameters_of(model, shape, 10)
+    size = size_of(model, shape, 10)[0]
     moved = 3 * 4 * size * models
     operations = 2 * 3 * size * models * batch - 2 * shared * models * batch  # no gradient of the input
     return {"bytes_s": moved / ceiling["copy_bytes_per_s"], "fp32_s": operations / ceiling["fp32_flop_per_s"],

@@ -14,10 +14,11 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from fedpareto.contract import cohort
+from fedpareto.federation.cohorts import participants
 from fedpareto.federation.data import Data
-from fedpareto.federation.draws import cohort, participants
 from fedpareto.federation.models import Mlp
-from fedpareto.federation.rounds import Setup
+from fedpareto.federation.setup import Setup
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Randomization
 from fedpareto.noise import Noise

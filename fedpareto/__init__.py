@@ -40,6 +40,8 @@ _HOMES = {
     "Sparsification": "mechanisms",
     "Store": "store",
     "Study": "study",
+    "train": "keep",
+    "Trained": "keep",
     "Training": "federation",
     "Upload": "mechanisms",
     "verify": "loop",
@@ -74,6 +76,8 @@ if TYPE_CHECKING:
     from fedpareto.federation import Mlp as Mlp
     from fedpareto.federation import Training as Training
     from fedpareto.history import History as History
+    from fedpareto.keep import Trained as Trained
+    from fedpareto.keep import train as train
     from fedpareto.loop import run as run
     from fedpareto.loop import verify as verify
     from fedpareto.mechanisms import BatchCrypt as BatchCrypt

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from fedpareto.cli import planning, studies  # noqa: F401  (their commands)
+from fedpareto.cli import planning, studies, training  # noqa: F401  (their commands)
 from fedpareto.cli.base import cli
 from fedpareto.errors import FedparetoError
 

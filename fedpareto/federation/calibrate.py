@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpareto.crypto import Codec, clip_of, quantise
+from fedpareto.federation.blocks import slots
 from fedpareto.federation.cost import Cost
 from fedpareto.federation.data import load
 from fedpareto.federation.models import Model
-from fedpareto.federation.problem import Federation, parameters_of
+from fedpareto.federation.problem import Federation
+from fedpareto.federation.sizes import size_of
 from fedpareto.mechanisms import BatchCrypt, links_of
 from fedpareto.mechanisms.batchcrypt import client_of
 from fedpareto.settings import fixed, largest, least
@@ -45,7 +47,7 @@ def encryption_seconds(mechanism: BatchCrypt, problem: Federation, seconds: floa
     Measured on vectors of a few ciphertexts, as the mechanism encrypts them, at the least batch of the study.
     """
     batch = int(fixed(mechanism, least).encryption_batch)  # type: ignore[arg-type]
-    codec = mechanism.codec(batch, problem.slots(()))
+    codec = mechanism.codec(batch, slots(problem, ()))
     client = replace(client_of(mechanism.scheme, mechanism.key_bits, codec), **({"workers": 1} if mechanism.scheme == "paillier" else {}))
     length = (64 if mechanism.scheme == "paillier" else 4) * (batch if mechanism.scheme == "paillier" else 4096)
     draw = np.random.default_rng(0)
@@ -69,7 +71,8 @@ def _packed(codec: Any, update: FloatArray, uniform: FloatArray) -> None:
 
 def _work(problem: Federation, model: Model, size: int) -> float:
     data = load(problem.data)
-    return float(parameters_of(model, data.shape, data.classes) * size)
+    parameters, _ = size_of(model, data.shape, data.classes)  # type: ignore[arg-type]
+    return float(parameters * size)
 
 
 def _fit(cases: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -86,7 +89,7 @@ def _step_seconds(problem: Federation, model: Model, size: int, share: float) ->
     import torch
     from torch.nn.functional import cross_entropy
 
-    from fedpareto.federation.train import seeded
+    from fedpareto.federation.setup import seeded
 
     data = load(problem.data)
     module: nn.Module = seeded(lambda: model.build(data.shape, data.classes), 0)

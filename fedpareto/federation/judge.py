@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
+from fedpareto.errors import SettingError
 from fedpareto.federation.data import Dataset
 from fedpareto.federation.grouped import Params
+from fedpareto.federation.losses import Loss
 from fedpareto.federation.split import Split
-from fedpareto.federation.train import Images, Stack
+from fedpareto.federation.stack import Stack
+from fedpareto.federation.steps import Images
+from fedpareto.settings import imported
+
+FIGURES = ("error", "loss", "worst_error", "worst_loss")
+Own = Callable[[NDArray[Any], NDArray[Any]], float]  # scores [n,C], labels [n] → a number
 
 
 @dataclass(frozen=True)
@@ -24,38 +32,128 @@ class Judge:
     owner: Tensor  # [S,n] client of each test image
     shares: Tensor  # [S,K] images per client
     federations: int  # R, of each repeat
+    loss: Loss
+    own: tuple[str, ...] = ()  # measures of the user's own, as package.module:function
 
     @classmethod
-    def of(cls, data: Dataset, splits: Sequence[Split], federations: int, device: str) -> Judge:
+    def of(
+        cls,
+        data: Dataset,
+        splits: Sequence[Split],
+        federations: int,
+        device: str,
+        loss: Loss,
+        own: tuple[str, ...] = (),
+    ) -> Judge:
+        """Put the test images onto the device, with the client that holds each."""
         owner = np.empty((len(splits), len(data.y_test)), dtype=np.int64)
         for row, split in zip(owner, splits, strict=True):
             row[split.order] = np.repeat(np.arange(len(split.sizes)), split.sizes)
-        images = Images(torch.from_numpy(data.x_test).to(device), torch.from_numpy(data.y_test).to(device), data.scale, data.shift)
-        shares = torch.from_numpy(np.stack([split.sizes for split in splits])).float()
-        return cls(images, torch.from_numpy(owner).to(device), shares.to(device), federations)
+        x = torch.from_numpy(data.x_test).to(device)
+        y = torch.from_numpy(data.y_test).to(device)
+        shares = torch.from_numpy(np.stack([split.sizes for split in splits])).float().to(device)
+        images = Images(x, y, data.scale, data.shift)
+        return cls(images, torch.from_numpy(owner).to(device), shares, federations, loss, own)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The figures that a judgement has."""
+        return (*FIGURES, *(name for own in self.own for name in (own, f"{own}_worst")))
 
     @torch.no_grad()
-    def __call__(self, stack: Stack, params: Params) -> Tensor:
-        """Return test error, test loss, and both for the worst client, of models [S·R,...]: [4,S·R]."""
+    def __call__(self, stack: Stack, params: Params) -> dict[str, Tensor]:
+        """Return every figure of models [S·R,...], name → [S·R] as float64."""
         models = [p[None] for p in params]
         n, R = len(self.images.y), len(params[0])
-        wrong, loss = (torch.empty(R, n, device=self.owner.device) for _ in range(2))
-        for part in torch.split(torch.arange(n, device=self.owner.device), _images_at_once(stack, R)):
+        device = self.owner.device
+        wrong = torch.empty(R, n, device=device)
+        loss = torch.empty(R, n, device=device)
+        kept: list[Tensor] = []
+        for part in torch.split(torch.arange(n, device=device), _images_at_once(stack, R)):
             scores = stack.scores(models, self.images.at(part)[:, None])[0]  # [R,C,b]
             truth = self.images.y[part]
-            loss[:, part] = cross_entropy(scores, truth.expand(R, -1), reduction="none")
-            missed = (scores.max(1).indices != truth).float()
+            loss[:, part] = self.loss.each(scores, truth)
+            missed = _missed(scores, truth)
             wrong[:, part] = missed.masked_fill(loss[:, part].isnan(), torch.nan)
-        return torch.stack([wrong.mean(1), loss.mean(1), self._worst(wrong), self._worst(loss)])
+            if self.own:
+                kept.append(scores)
+        means = (wrong.mean(1), loss.mean(1), self._worst(wrong), self._worst(loss))
+        found = {name: v.double() for name, v in zip(FIGURES, means, strict=True)}
+        return found | self._own(kept)
 
     def _worst(self, each: Tensor) -> Tensor:
         """Return the largest mean over a client's share, [S·R], from figures per image [S·R,n]."""
         worst = []
+        clients = self.shares.shape[1]
         for s, rows in enumerate(torch.split(each, self.federations)):
-            sums = torch.zeros(len(rows), self.shares.shape[1], device=each.device).index_add_(1, self.owner[s], rows)
+            sums = torch.zeros(len(rows), clients, device=each.device)
+            sums.index_add_(1, self.owner[s], rows)
             held = self.shares[s] > 0
             worst.append((sums / self.shares[s])[:, held].amax(1))
         return torch.cat(worst)
+
+    def _own(self, kept: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Return the user's own measures, of all test images and of the worst client's share."""
+        if not kept:
+            return {}
+        scores = torch.cat(list(kept), dim=2).transpose(1, 2).cpu().numpy()  # [S·R,n,C]
+        labels = self.images.y.cpu().numpy()
+        owners = self.owner.cpu().numpy()
+        found = {}
+        for name in self.own:
+            function: Own = imported(name)
+            whole = [_called(name, function, row, labels) for row in scores]
+            worst = [
+                _worst_client(name, function, row, labels, owners[i // self.federations])
+                for i, row in enumerate(scores)
+            ]
+            device = self.owner.device
+            found[name] = torch.tensor(whole, dtype=torch.float64, device=device)
+            found[f"{name}_worst"] = torch.tensor(worst, dtype=torch.float64, device=device)
+        return found
+
+
+def _missed(scores: Tensor, truth: Tensor) -> Tensor:
+    """Return 1 where the largest of scores [R,C,b] is not the class, [R,b]; nan of numbers."""
+    if truth.is_floating_point():
+        return torch.full_like(scores[:, 0], torch.nan)
+    return (scores.max(1).indices != truth).float()
+
+
+def _worst_client(
+    name: str,
+    function: Own,
+    scores: NDArray[Any],
+    labels: NDArray[Any],
+    owner: NDArray[np.int64],
+) -> float:
+    """Return the largest value of a measure over the clients' shares of the test images.
+
+    A share on which it is not defined, nan or an error of its own, does not count.
+    """
+    values = []
+    for client in np.unique(owner):
+        mine = owner == client
+        try:
+            value = _called(name, function, scores[mine], labels[mine])
+        except ValueError:  # such as AUC where a client holds one class alone
+            continue
+        if not np.isnan(value):
+            values.append(value)
+    return max(values, default=float("nan"))
+
+
+def _called(name: str, function: Own, scores: NDArray[Any], labels: NDArray[Any]) -> float:
+    """Return a measure as a number; nan where the scores are not finite."""
+    if not np.isfinite(scores).all():
+        return float("nan")
+    value = function(scores, labels)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise SettingError(
+            f"measure {name!r}: must return one number, found {type(value).__name__}."
+        ) from None
 
 
 def _images_at_once(stack: Stack, models: int) -> int:

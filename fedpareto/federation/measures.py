@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from fedpareto.privacy import gu24_eq2, kang23_eq13, kang23_eq13_smooth, kang23_
 from fedpareto.space import FloatArray
 
 if TYPE_CHECKING:
-    from fedpareto.federation.rounds import Trace
+    from fedpareto.federation.trace import Trace
 
 Columns = Mapping[str, FloatArray]  # every setting and what follows from settings alone, name → [R]
 Compute = Callable[[Any, Columns], FloatArray]  # of a Trace, or of what is known of it
@@ -31,6 +32,10 @@ class Measure:
     known: bool = False  # follows from the settings alone, without training
     figures: tuple[str, ...] = ()  # of what rounds cost, that it is computed from: known where these follow from the settings
 
+    def known_from(self, figures: Columns, columns: Columns) -> FloatArray:
+        """Return the measure from figures at each row's own end, without a training."""
+        return self.compute(SimpleNamespace(figures=figures), columns)
+
     def follows(self, columns: Columns, costs: Columns) -> bool:
         """Say whether it is known where these columns and figures are."""
         known = self.known or (bool(self.figures) and all(name in costs for name in self.figures))
@@ -38,10 +43,16 @@ class Measure:
 
 
 def _last(name: str) -> Compute:
-    """Return a figure [R,T] of the trace at each federation's own last round, [R]; what is known of it is known at the last."""
+    """Return a figure [R,T] of the trace at each federation's own last round, [R].
+
+    What is known of it without a training, [R], is known at the last round.
+    """
     def compute(trace: Any, s: Columns) -> FloatArray:
-        figures = getattr(trace, name)
-        return np.asarray(figures if figures.ndim == 1 else figures[np.arange(len(figures)), s["rounds"].astype(int) - 1])
+        figure = trace.figures[name]
+        if figure.ndim == 1:
+            return np.asarray(figure)
+        last = s["rounds"].astype(int) - 1
+        return np.asarray(figure[np.arange(len(figure)), last])
 
     return compute
 
@@ -130,3 +141,15 @@ MEASURES: dict[str, Measure] = {
     "gu24_eq4": Measure("rounds × seconds of a round (Gu 2024, Eq. 4): the slowest client's work and transfers, by the cost model",
                         _last("round_seconds"), figures=("round_seconds",)),
 }
+
+
+def own_measure(name: str) -> Measure:
+    """Return the measure of the user's own that a dotted path names."""
+    return Measure(f"your own measure {name}", _last(name), worst=f"{name}_worst")
+
+
+def measures_of(own: Sequence[str] = ()) -> dict[str, Measure]:
+    """Return every measure, these of the user's own and their worst cases included."""
+    mine = {name: own_measure(name) for name in own}
+    worst = {f"{name}_worst": Measure(f"{name} of the client that fares worst", _last(f"{name}_worst")) for name in own}
+    return {**MEASURES, **mine, **worst}

@@ -1,7 +1,20 @@
 """How clients protect what they send, one mechanism per file."""
 
-from fedpareto.mechanisms.base import Mechanism, Upload, adds_noise, links_of
+from fedpareto.mechanisms.base import Mechanism, Upload
 from fedpareto.mechanisms.batchcrypt import BatchCrypt
+from fedpareto.mechanisms.capabilities import (
+    AddsGaussian,
+    Encrypts,
+    KnowsCosts,
+    LimitsSummands,
+    Linked,
+    NeedsEveryone,
+    ThinsOut,
+    adds_noise,
+    links_of,
+    needs_everyone,
+    thins_out,
+)
 from fedpareto.mechanisms.chain import Chain
 from fedpareto.mechanisms.none import Unprotected
 from fedpareto.mechanisms.pruning import Pruning
@@ -19,6 +32,26 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "chain": Chain,
 }
 
-__all__ = ["MECHANISMS", "BatchCrypt", "Chain", "Mechanism", "Pruning", "Quantization", "Randomization", "Sparsification", "Unprotected",
-           "Upload",
-           "adds_noise", "links_of"]
+__all__ = [
+    "MECHANISMS",
+    "AddsGaussian",
+    "BatchCrypt",
+    "Chain",
+    "Encrypts",
+    "KnowsCosts",
+    "LimitsSummands",
+    "Linked",
+    "Mechanism",
+    "NeedsEveryone",
+    "Pruning",
+    "Quantization",
+    "Randomization",
+    "Sparsification",
+    "ThinsOut",
+    "Unprotected",
+    "Upload",
+    "adds_noise",
+    "links_of",
+    "needs_everyone",
+    "thins_out",
+]

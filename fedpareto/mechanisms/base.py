@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,34 +79,19 @@ class Upload:
         return replace(self, sent=self.values > 0, count=count)
 
 
+@runtime_checkable
 class Mechanism(Protocol):
     """A frozen dataclass of settings that says how clients protect what they send.
 
-    One that adds Gaussian noise also has `gaussian(values) -> (sigma, norm)`: the noise on every coordinate and the largest L2
-    norm of what it hides, each [R]; from these a true (ε, δ) follows. One that thins the model out has `connections`. One that needs all
-    clients of a round at once has `joint = True`. One that cannot sum any number of clients has `fits(summands)`.
-
-    One whose costs do not depend on what is sent has `costs(upload, values) -> Upload`: what protect says of count, bits, seconds and
-    the rest, where an upload has room and no values [R,K,0]; None where they do depend on it. values holds linear_parameters as well:
-    how many weights of fully connected layers each model has. Then bytes and seconds are known before anything is trained.
+    What else it may do, such as adding Gaussian noise, is in `capabilities`.
     """
 
     def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Noise) -> Upload:
         """Return the protected upload.
 
-        values holds every float and int setting of the mechanism, name → [R], searched or fixed. Draws from noise are
-        [K,P], without R: federations of one repeat share their random numbers.
+        values holds every float and int setting of the mechanism, name → [R], searched or fixed.
+        Draws from noise are [K,P], without R: federations of one repeat share their random numbers.
         """
-
-
-def links_of(mechanism: Any) -> tuple[Any, ...]:
-    """Return the links of a chain, or the mechanism alone."""
-    return tuple(getattr(mechanism, "links", (mechanism,)))
-
-
-def adds_noise(mechanism: Any) -> bool:
-    """Say whether a mechanism, or a link of a chain, adds Gaussian noise."""
-    return any(hasattr(link, "gaussian") for link in links_of(mechanism))
 
 
 def each(column: Tensor) -> Tensor:

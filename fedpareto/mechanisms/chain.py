@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fedpareto.errors import SettingError
-from fedpareto.mechanisms.base import Mechanism, Upload, adds_noise
+from fedpareto.mechanisms.base import Mechanism, Upload
+from fedpareto.mechanisms.capabilities import (
+    AddsGaussian,
+    KnowsCosts,
+    LimitsSummands,
+    ThinsOut,
+    needs_everyone,
+)
 from fedpareto.settings import link_names, setting
 from fedpareto.space import Variable
 
@@ -34,12 +41,12 @@ class Chain:
     @property
     def joint(self) -> bool:
         """Whether a link needs all clients of a round at once."""
-        return any(getattr(link, "joint", False) for link in self.links)
+        return any(map(needs_everyone, self.links))
 
     def fits(self, summands: int) -> None:
         """Refuse what a link cannot sum."""
         for link in self.links:
-            if hasattr(link, "fits"):
+            if isinstance(link, LimitsSummands):
                 link.fits(summands)
 
     def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Noise) -> Upload:
@@ -51,14 +58,16 @@ class Chain:
         """Return what the last link's costs are; None where those of one depend on what is sent."""
         sent: Upload | None = upload
         for link, mine in self._each(values):
-            sent = link.costs(sent, mine) if sent is not None and hasattr(link, "costs") else None
+            if sent is None or not isinstance(link, KnowsCosts):
+                return None
+            sent = link.costs(sent, mine)
         return sent
 
     def gaussian(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the noise of the link that protects most, and the norm it hides: what comes before and after cannot weaken it."""
         import numpy as np
 
-        noisy = [link.gaussian(mine) for link, mine in self._each(values) if adds_noise(link)]
+        noisy = [link.gaussian(mine) for link, mine in self._each(values) if isinstance(link, AddsGaussian)]
         sigma, norm = noisy[0]
         for other, bound in noisy[1:]:
             better = other / bound > sigma / norm
@@ -69,7 +78,7 @@ class Chain:
         """Return which parameters every link leaves in the model, [R,P]."""
         exists = linear.new_ones(len(next(iter(values.values()))), len(drawn))
         for link, mine in self._each(values):
-            if hasattr(link, "connections"):
+            if isinstance(link, ThinsOut):
                 exists = exists & link.connections(mine, drawn, linear)
         return exists
 

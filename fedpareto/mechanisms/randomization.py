@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedpareto.contract import share_of_noise
 from fedpareto.errors import SettingError
 from fedpareto.mechanisms.base import OF, OF_HELP, Upload, each, restored, subject
 from fedpareto.settings import Real, setting
@@ -64,4 +65,4 @@ def _topped_up(values: Mapping[str, Tensor]) -> Any:
     """Return by how much each client raises its noise so that the sum has that of the expected cohort (Poisson sampling)."""
     if "participants" not in values:
         return 1.0
-    return (values["cohort"] / values["participants"].clamp_min(1.0)) ** 0.5
+    return share_of_noise(values["cohort"], values["participants"].clamp_min(1.0))

@@ -19,14 +19,13 @@ from importlib.metadata import version
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedpareto.contract import SAMPLINGS, VIEWS
 from fedpareto.errors import SettingError, did_you_mean
 from fedpareto.privacy.gaussian import gaussian_epsilon, gaussian_multiplier
 from fedpareto.privacy.loss import FAST, PRECISE, release_epsilon, release_multiplier
 from fedpareto.settings import setting
 from fedpareto.space import FloatArray
 
-VIEWS = ("server", "secagg", "release")
-SAMPLINGS = ("fixed", "poisson")
 UNITS = ("client", "record")
 ADJACENCIES = ("zero_out", "replace")
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from fedpareto.contract import Round, Seen
 from fedpareto.errors import SettingError
 from fedpareto.privacy.accounting import Privacy, epsilon, noise_for, rounded_up, terms
 from fedpareto.privacy.loss import release_epsilon, release_multiplier
@@ -18,7 +19,7 @@ Numbers = int | Sequence[int]
 
 
 @dataclass(frozen=True)
-class Choice:
+class Planned:
     """One way to train, with the ε it costs.
 
     noise_multiplier is the standard deviation of the noise on the sum of a round, over the clipping norm; sigma is the
@@ -39,7 +40,7 @@ def plan(target_epsilon: float, target_delta: float | None, clients: int, *, vie
          sampling: str = "fixed", adjacency: str = "zero_out", dropouts: int = 0, colluders: int = 0,
          noise_multiplier: float | None = None, sigma: float | None = None, clipping_norm: float | None = None,
          cohort: Numbers | None = None, rounds: Numbers | None = None, records: int | None = None, batch_size: int | None = None,
-         local_steps: int | None = None) -> list[Choice]:
+         local_steps: int | None = None) -> list[Planned]:
     """Return the choices that hold ε, solving for what is not given: noise, else rounds, else cohort.
 
     With all of them given each combination is priced, also above the target. Noise given may be the multiplier or sigma.
@@ -61,8 +62,8 @@ def plan(target_epsilon: float, target_delta: float | None, clients: int, *, vie
     def spread(m: int) -> float:  # how many times the noise of one client the noise on the sum is
         return math.sqrt(m) if silo is None else 1.0
 
-    def choice(s: float, m: int, T: int) -> Choice:
-        return Choice(s * spread(m) / clip, s, clip, m, T, price(s, m, T), delta, view)
+    def choice(s: float, m: int, T: int) -> Planned:
+        return Planned(s * spread(m) / clip, s, clip, m, T, price(s, m, T), delta, view)
 
     def noise(m: int) -> float | None:
         return sigma if noise_multiplier is None else noise_multiplier * clip / spread(m)
@@ -84,8 +85,8 @@ def _check(target_epsilon: float, target_delta: float | None, clients: int, clip
         raise SettingError(f"target_delta: must lie between 0 and 1, both excluded, found {target_delta!r}. 1e-5 is usual.")
 
 
-def _choices(choice: Callable[[float, int, int], Choice], noise: Callable[[int], float | None], least: Callable[[int, int], float],
-             cohorts: Sequence[int], rounds: Sequence[int] | None, target: float) -> Iterator[Choice]:
+def _choices(choice: Callable[[float, int, int], Planned], noise: Callable[[int], float | None], least: Callable[[int, int], float],
+             cohorts: Sequence[int], rounds: Sequence[int] | None, target: float) -> Iterator[Planned]:
     for m in cohorts:
         s = noise(m)
         if s is None:
@@ -96,7 +97,7 @@ def _choices(choice: Callable[[float, int, int], Choice], noise: Callable[[int],
             yield from (choice(s, m, T) for T in rounds)
 
 
-def _longest(choice: Callable[[int], Choice], target: float) -> Choice:
+def _longest(choice: Callable[[int], Planned], target: float) -> Planned:
     """Return the choice with the most rounds that holds ε, or that of one round."""
     high = 1
     while high <= MOST_ROUNDS and choice(high).epsilon <= target:
@@ -109,7 +110,7 @@ def _longest(choice: Callable[[int], Choice], target: float) -> Choice:
     return choice(low)
 
 
-def _kept(found: list[Choice], target: float, all_given: bool) -> list[Choice]:
+def _kept(found: list[Planned], target: float, all_given: bool) -> list[Planned]:
     holds = [c for c in found if c.epsilon <= target]
     if holds or all_given:
         return found if all_given else holds
@@ -125,14 +126,29 @@ def _over_clients(privacy: Privacy, clients: int, clip: float, sampling: str) ->
     """Return ε of (s, m, T), and the least s of (m, T), for noise that each client adds to its update."""
     target = float(privacy.target_epsilon or 0)
 
+    def seen(s: float, m: int) -> Seen:
+        return seen_by(privacy.view, s, clip, m, clients, sampling)
+
     def price(s: float, m: int, T: int) -> float:
-        return float(epsilon(privacy, noise=s, clipping_norm=clip, cohort=m, clients=clients, rounds=T, sampling=sampling))
+        return float(epsilon(privacy, **seen(s, m).terms(T)))
 
     def least(m: int, T: int) -> float:
-        return noise_for(privacy, target, clipping_norm=clip, cohort=m, clients=clients, rounds=T, sampling=sampling)
+        unit = seen(1.0, m)
+        asked = {name: value for name, value in unit.terms(T).items() if name != "noise"}
+        s = noise_for(privacy, target, **asked) / unit.noise
+        while price(s, m, T) > target:  # dividing may have rounded it down
+            s *= 1 + 1e-15
+        return s
 
     terms(privacy, 1.0, clip, clients, clients, 1, sampling, None)
     return price, least
+
+
+def seen_by(view: str, noise: float, clip: float, cohort: float, clients: int, sampling: str) -> Seen:
+    """Return what an onlooker sees of a round in which each client adds so much noise."""
+    seen = Round(clients, cohort, sampling, noise=noise, norm=clip).seen(view)
+    assert seen is not None  # uniform weights, and noise
+    return seen
 
 
 def _in_silos(privacy: Privacy, clip: float, silo: tuple[int | None, int | None, int | None]) -> Priced:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from fedpareto.privacy import Choice, Privacy, guarantee, rounded_up
+from fedpareto.privacy import Planned, Privacy, guarantee, rounded_up
+from fedpareto.privacy.plan import seen_by
 from fedpareto.report.figures import save
 
 if TYPE_CHECKING:
@@ -19,17 +20,17 @@ if TYPE_CHECKING:
 WIDTH = 24  # characters of the longest bar
 
 
-def plan_data(choices: Sequence[Choice]) -> dict[str, Any]:
+def plan_data(choices: Sequence[Planned]) -> dict[str, Any]:
     """Return the choices as plain data, the form of `fedpareto plan --json`."""
     return {"choices": [asdict(c) for c in choices]}
 
 
-def on_the_mean(choice: Choice) -> float:
+def on_the_mean(choice: Planned) -> float:
     """Return the noise on the mean of a round's uploads."""
     return choice.sigma / math.sqrt(choice.cohort)
 
 
-def plan_table(choices: Sequence[Choice]) -> Table:
+def plan_table(choices: Sequence[Planned]) -> Table:
     """Return the choices as a table; the bar is the noise that is left on the mean of a round, which is what training feels."""
     out = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("cohort", "rounds", "noise_multiplier", "sigma", "clipping_norm", "ε", "δ", "view"):
@@ -43,7 +44,7 @@ def plan_table(choices: Sequence[Choice]) -> Table:
     return out
 
 
-def plan_statements(choices: Sequence[Choice], asked: Mapping[str, Any]) -> list[str]:
+def plan_statements(choices: Sequence[Planned], asked: Mapping[str, Any]) -> list[str]:
     """Return what a row promises and what it rests on, in sentences; asked is what was given to `plan`."""
     first = choices[0]
     if asked["records"] is not None:
@@ -52,14 +53,14 @@ def plan_statements(choices: Sequence[Choice], asked: Mapping[str, Any]) -> list
                 "noise of noise_multiplier × clipping_norm on the sum."]
     names = ("view", "unit", "adjacency", "dropouts", "colluders")
     privacy = Privacy(target_delta=first.delta, **{name: asked[name] for name in names})
-    promised = guarantee(privacy, noise=first.sigma, clipping_norm=first.clipping_norm, cohort=first.cohort, clients=asked["clients"],
-                         rounds=first.rounds, sampling=asked["sampling"])
+    seen = seen_by(first.view, first.sigma, first.clipping_norm, first.cohort, asked["clients"], asked["sampling"])
+    promised = guarantee(privacy, **seen.terms(first.rounds))
     return [f"The first row: {promised.statement()}", *promised.notes]
 
 
-def plan_figure(choices: Sequence[Choice], path: Path) -> Path:
+def plan_figure(choices: Sequence[Planned], path: Path) -> Path:
     """Draw the noise on the mean of a round against rounds, one line per cohort, as PNG or SVG, and return the path."""
-    def draw(axes: Axes, found: Sequence[Choice]) -> None:
+    def draw(axes: Axes, found: Sequence[Planned]) -> None:
         for cohort in sorted({c.cohort for c in found}):
             mine = sorted((c.rounds, on_the_mean(c)) for c in found if c.cohort == cohort)
             axes.plot(*zip(*mine, strict=True), marker="o", label=f"{cohort} clients a round")

@@ -111,7 +111,8 @@ clients = int(sys.argv[1])
 training = Training(learning_rate=0.5, rounds=10, local_epochs=1, batch_size=8, sample_ratio=100 / clients)
 mechanism = Randomization(Float("sigma", 1e-4, 1.0), 1.0)
 problem = Federation(Data("population:rows", clients), Lr(), training, mechanism, (Objective("test_error"),), block=4)
-assert problem.slots([0]) == 100
+from fedpareto.federation.blocks import slots
+assert slots(problem, [0]) == 100
 problem.check()
 begun = time.process_time()
 measured = problem.measure({"sigma": [1e-4, 1e-3, 1e-2, 1.0]}, [0] * 4)

@@ -6,14 +6,15 @@ import fedavg_by_hand as by_hand
 import numpy as np
 import pytest
 import torch
+from trained import train
 
+from fedpareto.contract import cohort
 from fedpareto.errors import ModelError, SettingError
 from fedpareto.federation.data import Data
-from fedpareto.federation.draws import cohort
 from fedpareto.federation.models import MODELS, Cnn, Lenet, Lenet5, Lr, Mlp, Resnet18, Vgg
-from fedpareto.federation.problem import parameters_of
-from fedpareto.federation.rounds import Setup, train
-from fedpareto.federation.train import seeded, stack
+from fedpareto.federation.setup import Setup, seeded
+from fedpareto.federation.sizes import size_of
+from fedpareto.federation.stack import stack
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Randomization
 
@@ -61,10 +62,10 @@ def test_a_stacked_federation_equals_the_one_by_hand_for_every_model(name, split
     monkeypatch.setattr(torch.Tensor, "norm", lambda update: norm(update.double()).float())
     for r, (rate, sigma, clip) in enumerate(zip(*settings.values(), strict=True)):
         _, losses, errors = by_hand.train(setup, rate, sample_ratio, sigma, clip, ROUNDS)
-        assert trace.loss[r] == pytest.approx(losses, abs=1e-4)
-        assert trace.error[r] == pytest.approx(errors, abs=1e-6)
-    assert np.abs(np.diff(trace.loss, axis=0)).max() > 1e-3, "the two settings must not look alike, else nothing was compared"
-    assert np.abs(np.diff(trace.loss, axis=1)).max() > 1e-3, "a round must move the model, else nothing was compared"
+        assert trace.figures["loss"][r] == pytest.approx(losses, abs=1e-4)
+        assert trace.figures["error"][r] == pytest.approx(errors, abs=1e-6)
+    assert np.abs(np.diff(trace.figures["loss"], axis=0)).max() > 1e-3, "the two settings must not look alike, else nothing was compared"
+    assert np.abs(np.diff(trace.figures["loss"], axis=1)).max() > 1e-3, "a round must move the model, else nothing was compared"
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -97,7 +98,7 @@ def block(fan_in: int, fan_out: int, shortcut: bool) -> int:
 ])
 def test_every_model_has_the_parameters_it_should_for_ten_classes(model, shape, parameters):
     assert sum(p.numel() for p in model.build(shape, 10).parameters()) == parameters
-    assert parameters_of(model, shape, 10) == parameters
+    assert size_of(model, shape, 10)[0] == parameters
     assert model.build(shape, 10)(torch.rand(2, *shape)).shape == (2, 10)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fedpareto import Data, Federation, Float, Integer, Mlp, Objective, Randomization, Training
 from fedpareto.errors import DataError
-from fedpareto.federation.problem import blocks
+from fedpareto.federation.blocks import grids as blocks
 from fedpareto.testing import check_problem
 
 OBJECTIVES = (Objective("utility_loss", "test_error"), Objective("leakage", "kang23_eq13", limit=0.8))

@@ -12,8 +12,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedpareto.federation import Data, Federation, Mlp, Training
-from fedpareto.federation.draws import participants, taking_part
-from fedpareto.federation.rounds import Setup, linear_weights
+from fedpareto.federation.cohorts import participants, taking_part
+from fedpareto.federation.setup import Setup
+from fedpareto.federation.stack import linear_weights
 from fedpareto.mechanisms import Chain, Pruning, Quantization, Randomization, Sparsification, Unprotected
 from fedpareto.noise import Noise, stream
 from fedpareto.problem import Objective

@@ -6,11 +6,13 @@ import fedavg_by_hand as by_hand
 import numpy as np
 import pytest
 import torch
+from trained import train
 
+from fedpareto.contract import cohort
+from fedpareto.federation.cohorts import epoch_batches, participants, step_batches
 from fedpareto.federation.data import Data
-from fedpareto.federation.draws import cohort, epoch_batches, participants, step_batches
 from fedpareto.federation.models import Lr, Mlp
-from fedpareto.federation.rounds import Setup, train
+from fedpareto.federation.setup import Setup
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Randomization
 
@@ -41,8 +43,8 @@ def test_the_vectorised_federation_equals_the_one_by_hand(clients, sample_ratio,
     for r in range(3):
         _, losses, errors = by_hand.train(setup, SETTINGS["learning_rate"][r], sample_ratio, SETTINGS["sigma"][r],
                                           SETTINGS["clipping_norm"][r], 3)
-        assert trace.loss[r] == pytest.approx(losses, abs=1e-5)
-        assert trace.error[r] == pytest.approx(errors, abs=1e-6)
+        assert trace.figures["loss"][r] == pytest.approx(losses, abs=1e-5)
+        assert trace.figures["error"][r] == pytest.approx(errors, abs=1e-6)
 
 
 @pytest.mark.parametrize("extra", [{"weighting": "uniform"}, {"momentum": 0.9, "local_epochs": 2}, {"batch_size": 100}])
@@ -52,7 +54,7 @@ def test_weighting_momentum_and_short_batches_equal_those_by_hand(extra):
     for r in range(3):
         _, losses, _ = by_hand.train(setup, SETTINGS["learning_rate"][r], 1.0, SETTINGS["sigma"][r],
                                      SETTINGS["clipping_norm"][r], 3)
-        assert trace.loss[r] == pytest.approx(losses, abs=1e-5)
+        assert trace.figures["loss"][r] == pytest.approx(losses, abs=1e-5)
 
 
 def test_federations_with_different_cohorts_train_together():
@@ -73,8 +75,8 @@ def test_training_leaves_the_global_generator_alone():
 
 def test_the_worst_client_is_at_least_as_bad_as_the_average():
     trace = together(setup_of(10, 0), columns(1.0), 10)
-    assert (trace.worst_error >= trace.error - 1e-6).all()
-    assert (trace.worst_loss >= trace.loss - 1e-6).all()
+    assert (trace.figures["worst_error"] >= trace.figures["error"] - 1e-6).all()
+    assert (trace.figures["worst_loss"] >= trace.figures["loss"] - 1e-6).all()
 
 
 def test_a_diverging_federation_is_marked_and_its_neighbours_are_not():
@@ -82,7 +84,7 @@ def test_a_diverging_federation_is_marked_and_its_neighbours_are_not():
     trace, calm = together(setup_of(10, 0), wild, 10), together(setup_of(10, 0), columns(1.0), 10)
     assert trace.diverged[1] == 1
     assert np.isnan(trace.diverged[[0, 2]]).all()
-    assert (trace.loss[[0, 2]] == calm.loss[[0, 2]]).all()
+    assert (trace.figures["loss"][[0, 2]] == calm.figures["loss"][[0, 2]]).all()
 
 
 def test_epochs_see_every_image_once_and_steps_do_not_repeat_until_all_are_seen():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fedpareto.errors import DataError
 from fedpareto.federation.data import Data, load
-from fedpareto.federation.rounds import Setup
+from fedpareto.federation.setup import Setup
 from fedpareto.federation.split import SPLITS, TRIES, Split, deal
 from fedpareto.noise import derive
 

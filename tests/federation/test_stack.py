@@ -16,11 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
+from trained import train
 
 from fedpareto.errors import ModelError
 from fedpareto.federation.data import Data
-from fedpareto.federation.rounds import Setup, train
-from fedpareto.federation.train import Images, LocalSteps, Stack, seeded, stack
+from fedpareto.federation.setup import Setup, seeded
+from fedpareto.federation.stack import Stack, stack
+from fedpareto.federation.steps import Images, LocalSteps, Recipe
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Randomization
 
@@ -136,7 +138,7 @@ def alone(module: nn.Module, start: list[Tensor], picks: Tensor, momentum: float
 
 def together(made: Stack, start: list[Tensor], picks: Tensor, momentum: float) -> Tensor:
     """Return the updates [M,R,P] of all models trained as one stack."""
-    return LocalSteps(made, images(), M, R, picks, momentum).run(start, picks, RATE)
+    return LocalSteps(Recipe(made, momentum), images(), M, R, picks).run(start, picks, RATE)
 
 
 def gap(module: nn.Module, steps: int, momentum: float, padded: bool) -> float:
@@ -185,7 +187,7 @@ def test_steps_of_a_stack_with_short_and_missing_batches_are_those_of_sgd(name, 
 def test_a_stack_can_train_again_and_starts_from_where_it_is_told():
     module = seeded(GROUPED["residual sums"], 4)
     made, start, picks = stack(module, SHAPE, CLASSES), models_around(module), picked(3, padded=True)
-    steps = LocalSteps(made, images(), M, R, picks, 0.9)
+    steps = LocalSteps(Recipe(made, 0.9), images(), M, R, picks)
     first = steps.run(start, picks, RATE)
     steps.run([2 * s for s in start], picks.flip(0), 3 * RATE)
     assert torch.equal(steps.run(start, picks, RATE), first)
@@ -211,7 +213,7 @@ def test_a_federation_of_any_module_equals_the_one_by_hand(name, momentum):
     trace = train([setup], columns, [setup.model] * 2, slots=3)
     for r, (rate, sigma, clip) in enumerate(zip(*settings.values(), strict=True)):
         _, losses, _ = by_hand.train(setup, rate, 0.75, sigma, clip, 3)
-        assert trace.loss[r] == pytest.approx(losses, abs=1e-5)
+        assert trace.figures["loss"][r] == pytest.approx(losses, abs=1e-5)
         assert abs(losses[0] - losses[-1]) > 1e-3, "training must move the model, else nothing was compared"
 
 

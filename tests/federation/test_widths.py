@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from trained import train
 
 from fedpareto import Data, Federation, Integer, Mlp, Objective, Randomization, Training, load_study
 from fedpareto.errors import StudyError
 from fedpareto.federation.models import Lenet, Lenet5
-from fedpareto.federation.problem import parameters_of
-from fedpareto.federation.rounds import Setup, train
+from fedpareto.federation.setup import Setup
+from fedpareto.federation.sizes import size_of
 from fedpareto.privacy import kang23_eq13
 from fedpareto.settings import Whole
 from fedpareto.space import Choice
@@ -124,7 +125,7 @@ def test_a_narrow_model_trains_as_the_one_by_hand(mechanism, exact, images):
     for r in exact:  # noise is the widest model's
         setup = Setup(Data(images, CLIENTS), (small, widest)[r], training, mechanism, seed=3)
         _, losses, _ = by_hand.train(setup, 0.3, 1.0, mechanism.sigma, mechanism.clipping_norm, ROUNDS)
-        assert trace.loss[r] == pytest.approx(losses, abs=1e-5)
+        assert trace.figures["loss"][r] == pytest.approx(losses, abs=1e-5)
 
 
 @pytest.mark.parametrize("mechanism", [TIGHT, NOISY], ids=["clipped", "clipped and noisy"])
@@ -141,7 +142,7 @@ def test_a_width_does_not_depend_on_the_widths_beside_it(model, widths, mechanis
 @pytest.mark.parametrize(("model", "widths"), [MLP, HALF, LENET], ids=["mlp", "one searched, one fixed", "lenet"])
 def test_what_is_sent_and_what_leaks_is_the_narrow_models(model, widths, images):
     masked = in_one_block(federation(images, model, NOISY), widths)
-    parameters = np.array([parameters_of(narrow(model, width), (1, 16, 16), 4) for width in widths])
+    parameters = np.array([size_of(narrow(model, width), (1, 16, 16), 4)[0] for width in widths])
     assert len(set(parameters)) == len(widths)
     assert masked["upload_bytes"] == pytest.approx(parameters * 4 * CLIENTS * ROUNDS)
     assert masked["kang23_eq13"] == pytest.approx(kang23_eq13(0.02, 0.5, parameters))

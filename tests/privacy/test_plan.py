@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from fedpareto.errors import SettingError
 from fedpareto.privacy.accounting import SAMPLINGS, VIEWS, Privacy, epsilon
-from fedpareto.privacy.plan import Choice, plan
+from fedpareto.privacy.plan import Planned, plan
 
 
 def test_a_choice_has_these_fields() -> None:
-    names = [f.name for f in dataclasses.fields(Choice)]
+    names = [f.name for f in dataclasses.fields(Planned)]
     assert names == ["noise_multiplier", "sigma", "clipping_norm", "cohort", "rounds", "epsilon", "delta", "view"]
 
 

@@ -1,0 +1,172 @@
+"""The command that trains one point and keeps its model."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fedpareto.cli.base import (
+    cli,
+    db_option,
+    json_option,
+    limit_of,
+    looked,
+    opened,
+    study_argument,
+)
+from fedpareto.errors import SettingError
+
+if TYPE_CHECKING:
+    from fedpareto.keep import Trained
+    from fedpareto.report import Point, View
+    from fedpareto.store import Store
+    from fedpareto.trials import Trial
+
+
+@cli.command()
+@study_argument
+@db_option
+@click.option("--trial", type=int, help="The trial to train; the recommended point if left out.")
+@click.option("--pick", "picked", is_flag=True, help="Choose the point by --limit and --prefer.")
+@click.option(
+    "--limit", "limits", multiple=True, metavar="NAME=VALUE",
+    help="With --pick: what an objective must not exceed; repeat it.",
+)
+@click.option("--prefer", metavar="NAME", help="With --pick: the objective to make least.")
+@click.option(
+    "--repeat", type=int, default=0, show_default=True,
+    help="Which repeat to train: the model is the one that its row was measured on.",
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path),
+    help="The model, a .safetensors file; STUDY-trialN.safetensors if left out.",
+)
+@json_option
+def train(
+    study_file: Path,
+    db: Path | None,
+    trial: int | None,
+    picked: bool,
+    limits: tuple[str, ...],
+    prefer: str | None,
+    repeat: int,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Train one point of a study and keep the model, with a model card beside it."""
+    from fedpareto.keep import train as train_point
+    from fedpareto.report.card import write_model
+
+    if trial is not None and (picked or limits or prefer):
+        raise SettingError("train: --trial must stand without --pick, found both. Leave one out.")
+    if (limits or prefer) and not picked:
+        raise SettingError("train: --limit and --prefer must go with --pick, found them without.")
+    study, store = opened(study_file, db)
+    with store:
+        seen = looked(study, store)
+        point = _point(seen, trial, picked, dict(map(limit_of, limits)), prefer)
+        path = output or store.path.with_name(f"{store.path.stem}-trial{point.trial}.safetensors")
+        _check_output(path, study_file, store.path)
+        if not as_json:
+            rounds = f", {point.settings['rounds']} rounds" if "rounds" in point.settings else ""
+            click.echo(f"training trial {point.trial}, repeat {repeat}{rounds}", err=True)
+        trained = train_point(study, point.settings, repeat)
+        row = next((t for t in store.trials() if t.number == point.trial), None)
+        model, card = write_model(seen, point, trained, row, path)
+        same = _compared(store, row, trained)
+    if as_json:
+        click.echo(json.dumps(_plain(point, trained, model, card)))
+        return
+    for o in seen.objectives:
+        click.echo(f"{o.name:16s} {trained.measures[o.measure]:.4g}")
+    click.echo(same)
+    click.echo(trained.guarantee.statement() if trained.guarantee else "No true ε is promised.")
+    click.echo(f"\nmodel  {model}\ncard   {card}")
+
+
+def _point(
+    seen: View, trial: int | None, picked: bool, limits: dict[str, float], prefer: str | None
+) -> Point:
+    """Return the point to train: a trial, a picked one, or the recommended one."""
+    from fedpareto.report import pick
+
+    if trial is not None:
+        found = [p for p in seen.points if p.trial == trial]
+        if not found:
+            known = [p.trial for p in seen.points]
+            some = f"{min(known)} to {max(known)}" if known else "none"
+            raise SettingError(
+                f"--trial: must be a trial that was measured, found {trial}; measured are {some}. "
+                "A trial that failed has no model."
+            )
+        return found[0]  # the trial itself; points on the way of its run come after it
+    if picked:
+        return pick(seen, limits, prefer)[0]
+    if seen.recommended is None:
+        raise SettingError(f"train: needs a recommended point, found none. {seen.why}")
+    return seen.recommended
+
+
+def _check_output(path: Path, study_file: Path, database: Path) -> None:
+    """Refuse a path that would overwrite something else, or that names another kind of file."""
+    if path.suffix != ".safetensors":
+        raise SettingError(f"--output: must end in .safetensors, found {path.name!r}.")
+    if path.resolve() in (study_file.resolve(), database.resolve()):
+        raise SettingError(f"--output: must be a file of its own, found the study's {path.name}.")
+    if not path.parent.is_dir():
+        raise SettingError(f"--output: must be in a folder that exists, found {path.parent}.")
+
+
+def _compared(store: Store, row: Trial | None, trained: Trained) -> str:
+    """Say whether the model is the one that its row was measured on."""
+    if row is None or row.settings != trained.settings:
+        return "The point lies on the way of its trial's run, which has no row of its own."
+    stored = store.repeat_measures(row.number)
+    if trained.repeat >= len(stored):
+        return f"The study has {len(stored)} repeats of this trial; this one is new."
+    kept = stored[trained.repeat]
+    differ = [
+        name
+        for name, value in kept.items()
+        if name in trained.measures and not _equal(value, trained.measures[name])
+    ]
+    if not differ:
+        return f"Every measure equals that of repeat {trained.repeat} in the row, bit for bit."
+    name = differ[0]
+    return (
+        f"{name} is {trained.measures[name]:.8g} here and {kept[name]:.8g} in the row: another "
+        "machine, or other versions, trained it."
+    )
+
+
+def _equal(a: float, b: float) -> bool:
+    return a == b or not (math.isfinite(a) or math.isfinite(b))
+
+
+def _plain(point: Point, trained: Trained, model: Path, card: Path) -> dict[str, Any]:
+    promised = trained.guarantee
+    guarantee = None
+    if promised is not None:
+        guarantee = {
+            "statement": promised.statement(),
+            "epsilon": promised.epsilon,
+            "delta": promised.delta,
+            "view": promised.view,
+            "unit": promised.unit,
+            "notes": list(promised.notes),
+        }
+    finite = {n: v if math.isfinite(v) else None for n, v in trained.measures.items()}
+    return {
+        "trial": point.trial,
+        "seed": trained.seed,
+        "repeat": trained.repeat,
+        "settings": point.settings,
+        "measures": finite,
+        "model": str(model),
+        "card": str(card),
+        "guarantee": guarantee,
+    }

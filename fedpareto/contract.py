@@ -1,0 +1,119 @@
+"""The terms of a round: who may come, what divides the sum, which noise is added, who sees what.
+
+Training draws from it, accountants price it, plans solve it, known costs and statements read it:
+no other module decides any of this.
+
+Letters: K is all clients, m the clients expected in a round, n those who came, s the noise of one
+client, c the largest norm of what the noise hides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedpareto.space import FloatArray
+
+VIEWS = ("server", "secagg", "release")
+SAMPLINGS = ("fixed", "poisson")
+WEIGHTINGS = ("uniform", "size")
+
+
+def cohort(sample_ratio: float, clients: int, sampling: str = "fixed") -> float:
+    """Return how many clients a sample ratio asks for: a whole number, at least one.
+
+    Under Poisson sampling each client comes by its own chance, and this is the number expected.
+    """
+    if sampling == "poisson":
+        return sample_ratio * clients
+    return max(1, round(sample_ratio * clients))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one onlooker sees of a round, as an accountant needs it.
+
+    server sees every upload, secagg the sum of a round's uploads and who took part, release the
+    models alone. One client left out moves each upload or sum by at most norm; noise is what each
+    client is sure to add to what is seen.
+    """
+
+    view: str
+    noise: Any  # [n]
+    norm: Any  # [n]
+    cohort: Any  # [n]
+    clients: int
+    sampling: str
+
+    def terms(self, rounds: Any) -> dict[str, Any]:
+        """Return the arguments of an accountant for so many rounds."""
+        return {
+            "noise": self.noise,
+            "clipping_norm": self.norm,
+            "cohort": self.cohort,
+            "clients": self.clients,
+            "rounds": rounds,
+            "sampling": self.sampling,
+            "view": self.view,
+        }
+
+
+@dataclass(frozen=True)
+class Round:
+    """The terms of a round of n federations; every array is [n], or one number for all."""
+
+    clients: int
+    cohort: Any  # m, clients expected
+    sampling: str = "fixed"  # a cohort of fixed size, or each client by its own chance (poisson)
+    weighting: str = "uniform"  # what an upload counts in the sum: the same for all, or by size
+    noise: Any = None  # s, of each client where as many come as expected; None for no noise
+    norm: Any = None  # c
+
+    @property
+    def most(self) -> Any:
+        """The most clients that one sum may hold."""
+        if self.sampling == "fixed":
+            return self.cohort
+        return np.full_like(np.asarray(self.cohort, dtype=np.float64), self.clients)
+
+    def divisor(self, came: Any, expected: Any) -> Any:
+        """Return what the sum of uploads is divided by, from the weight that came and is expected.
+
+        Under Poisson sampling it is the weight expected, however many came: a divisor that
+        follows the number who came would tell it.
+        """
+        return came if self.sampling == "fixed" else expected
+
+    def facts(self, came: Any = None) -> dict[str, Any]:
+        """Return what a mechanism learns of a round beside its settings, name → [n]."""
+        present = self.cohort if came is None else came
+        return {"cohort": self.cohort, "summands": self.most, "participants": present}
+
+    def bounded(self, view: str) -> bool:
+        """Say whether the norm bounds what one client adds: in sums, only if all weigh the same."""
+        return view == "server" or self.weighting == "uniform"
+
+    def seen(self, view: str) -> Seen | None:
+        """Return what an onlooker sees; None where no noise hides it or nothing bounds it."""
+        if self.noise is None or not self.bounded(view):
+            return None
+        noise = self.noise
+        if view == "server" and self.sampling == "poisson":  # if all come, each adds least
+            noise = noise * share_of_noise(self.cohort, self.clients)
+        return Seen(view, noise, self.norm, self.cohort, self.clients, self.sampling)
+
+
+def share_of_noise(expected: Any, came: Any) -> Any:
+    """Return by what each client multiplies its noise when so many came instead of those expected.
+
+    The sum of a round then has the noise of the expected cohort, whoever came. Works on numbers,
+    arrays and tensors.
+    """
+    return (expected / came) ** 0.5
+
+
+def expected_cohorts(ratios: FloatArray, clients: int, sampling: str) -> FloatArray:
+    """Return the expected cohort [n] of each sample ratio [n]."""
+    return np.array([float(cohort(q, clients, sampling)) for q in ratios])

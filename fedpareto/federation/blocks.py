@@ -1,0 +1,171 @@
+"""Points cut into blocks that train together, and trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpareto.contract import cohort
+from fedpareto.errors import SettingError
+from fedpareto.federation.cohorts import taking_part
+from fedpareto.federation.columns import Columns, settings_of
+from fedpareto.federation.data import load
+from fedpareto.federation.setup import Setup
+from fedpareto.federation.sizes import size_of
+from fedpareto.settings import fixed, largest, named
+from fedpareto.space import Values
+
+if TYPE_CHECKING:
+    from fedpareto.federation.block import Block
+    from fedpareto.federation.observer import Observer
+    from fedpareto.federation.problem import Federation
+    from fedpareto.federation.state import State
+    from fedpareto.federation.trace import Trace
+
+MEMORY = 4 * 2**30  # bytes that a block's stacked parameters, updates and noise may take
+Rows = NDArray[np.int64]
+
+
+def traces(
+    problem: Federation, values: Values, columns: Columns, seeds: Sequence[int]
+) -> Iterator[tuple[Rows, Trace]]:
+    """Train points block by block; yield the rows of each block and what they showed.
+
+    A block has one seed on a CPU; on a GPU, rows that repeat the same settings with other seeds
+    join it. It is padded to a fixed number of settings, so that no row depends on how many there
+    are.
+    """
+    rows_at_once, seeds_at_once = at_once(problem)
+    if not _repeated(problem, values, seeds):
+        seeds_at_once = 1
+    for grid in grids(seeds, rows_at_once, seeds_at_once):  # [S,R] row numbers
+        trace, _ = trained(problem, values, columns, grid, [seeds[rows[0]] for rows in grid])
+        yield grid.flatten(), trace
+
+
+def trained(
+    problem: Federation,
+    values: Values,
+    columns: Columns,
+    grid: Rows,
+    seeds: Sequence[int],
+    observer: Observer | None = None,
+) -> tuple[Trace, State]:
+    """Train one block, padded to its full size; the trace has the rows of the grid [S,R] alone."""
+    from fedpareto.federation.run import run
+
+    rows_at_once, _ = at_once(problem)
+    padded = np.stack([np.resize(rows, rows_at_once) for rows in grid])
+    trace, state = run(prepared(problem, values, columns, padded[0], seeds), observer)
+    starts = np.arange(len(grid))[:, None] * padded.shape[1]
+    keep = starts + np.arange(grid.shape[1])
+    return trace.rows(keep.flatten()), state
+
+
+def prepared(
+    problem: Federation, values: Values, columns: Columns, rows: Rows, seeds: Sequence[int]
+) -> Block:
+    """Return the block of these rows, in every repeat, ready to train."""
+    import torch
+
+    from fedpareto.federation.block import prepare
+
+    names = [name for name in settings_of(problem) if name in columns]
+    settings = {name: torch.from_numpy(columns[name][rows]).float() for name in names}
+    # a sample ratio stays in double precision: in float32, 0.35 of 10 clients were 3, not 4
+    settings["sample_ratio"] = torch.from_numpy(columns["sample_ratio"][rows])
+    models = [fixed(problem.model, lambda v, i=i: values[v.name][i]) for i in rows]  # type: ignore[misc]
+    repeats = [setup_of(problem, seed) for seed in seeds]
+    return prepare(repeats, settings, models, slots(problem, seeds), device_of(problem))
+
+
+def setup_of(problem: Federation, seed: int) -> Setup:
+    """Return what the federations of one repeat share."""
+    return Setup(
+        problem.data,
+        problem.widest,
+        problem.training,
+        problem.mechanism,
+        seed,
+        problem.cost,
+        problem.local,
+        problem.server,
+        problem.own_measures,
+    )
+
+
+def slots(problem: Federation, seeds: Sequence[int]) -> int:
+    """Return the most clients that any setting can ask for in a round of these repeats."""
+    training = problem.training
+    ratio = float(largest(training.sample_ratio))
+    clients = problem.data.clients
+    if training.sampling == "fixed":
+        return int(cohort(ratio, clients))
+    drawn = [
+        int(taking_part(seed, t, clients, np.array([ratio]), "poisson")[0])
+        for seed in seeds
+        for t in range(int(largest(training.rounds)))
+    ]
+    return max([1, round(ratio * clients), *drawn])
+
+
+def device_of(problem: Federation) -> str:
+    """Return where to train: cpu or cuda."""
+    wanted = problem.training.device
+    if wanted == "cpu":
+        return "cpu"
+    import torch
+
+    there = torch.cuda.is_available()
+    if wanted == "cuda" and not there:
+        raise SettingError(
+            "training.device: cuda must be there to be used, found no CUDA device. Use auto or cpu."
+        )
+    return "cuda" if there else "cpu"
+
+
+def at_once(problem: Federation) -> tuple[int, int]:
+    """Return how many settings, and how many repeats of them, train together.
+
+    As many settings as the block has, less where they would not fit; on a GPU, then as many
+    repeats as fit. On a CPU the figure follows from the study alone, so that every machine gives
+    the same bits.
+    """
+    data = load(problem.data)
+    size, _ = size_of(problem.widest, data.shape, data.classes)  # type: ignore[arg-type]
+    one = 16 * size * slots(problem, ())
+    if "private_fraction" in named(problem.mechanism):
+        one += 5 * size * problem.data.clients
+    if device_of(problem) == "cpu":
+        return max(1, min(problem.block, int(MEMORY / one))), 1
+    import torch
+
+    room = torch.cuda.get_device_properties(0).total_memory / 2
+    rows = max(1, min(problem.block, int(room / one)))
+    return rows, max(1, int(room / (one * rows)))
+
+
+def _repeated(problem: Federation, values: Values, seeds: Sequence[int]) -> bool:
+    """Say whether every seed has the same settings in the same order, so that they form a grid."""
+    by_seed: dict[int, list[tuple[Any, ...]]] = {}
+    for i, seed in enumerate(seeds):
+        settings = tuple(values[name][i] for name in problem.space.names)
+        by_seed.setdefault(seed, []).append(settings)
+    return len(set(map(tuple, by_seed.values()))) == 1
+
+
+def grids(seeds: Sequence[int], rows: int, repeats: int) -> Iterator[Rows]:
+    """Yield grids [S,R] of row numbers: at most so many rows of one seed, of at most S seeds."""
+    by_seed = [np.flatnonzero(np.asarray(seeds) == seed) for seed in dict.fromkeys(seeds)]
+    if repeats > 1 and len({len(r) for r in by_seed}) == 1:
+        whole = np.stack(by_seed)  # [seeds, rows of each]
+        for i in range(0, len(whole), repeats):
+            for j in range(0, whole.shape[1], rows):
+                yield whole[i : i + repeats, j : j + rows]
+        return
+    for mine in by_seed:
+        for i in range(0, len(mine), rows):
+            yield mine[None, i : i + rows]

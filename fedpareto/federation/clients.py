@@ -1,0 +1,130 @@
+"""Local training of a round: clients start from the model, or from their own private values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedpareto.federation.block import Block
+from fedpareto.federation.cohorts import Cohort
+from fedpareto.federation.grouped import Params
+from fedpareto.federation.observer import Observer
+from fedpareto.federation.split import Indices
+from fedpareto.federation.stack import unflatten
+from fedpareto.federation.state import State
+from fedpareto.federation.steps import LocalSteps
+from fedpareto.mechanisms import needs_everyone
+
+
+@dataclass(frozen=True)
+class Updates:
+    """What the clients in some slots of a round trained, in every repeat."""
+
+    places: slice  # of the cohort's order
+    values: tuple[Tensor, ...]  # S × [R,M,P]
+    steps: Tensor  # [S,M] mini-batch steps that each client took
+    images: Tensor  # [S,M] images that they saw
+
+
+class Clients:
+    """Train clients locally; keeps the memory of their steps from round to round."""
+
+    def __init__(self, block: Block, observer: Observer | None = None) -> None:
+        self.block = block
+        self.observer = observer
+        self.width = min(
+            block.setup.training.batch_size, max(int(s.sizes.max()) for s in block.splits)
+        )
+        self.steps: dict[int, LocalSteps] = {}  # by number of slots
+
+    def trained(self, state: State, cohorts: Sequence[Cohort], t: int) -> Iterator[Updates]:
+        """Yield the updates of a round, slots after slots.
+
+        All at once for a mechanism that needs every client of a round.
+        """
+        done = (self._trained(state, cohorts, places, t) for places in self.block.pieces())
+        if needs_everyone(self.block.setup.mechanism):
+            yield _joined(list(done))
+        else:
+            yield from done
+
+    def _trained(
+        self, state: State, cohorts: Sequence[Cohort], places: slice, t: int
+    ) -> Updates:
+        block = self.block
+        S, R, M = len(block.repeats), block.federations, places.stop - places.start
+        who = [cohort.order[places] for cohort in cohorts]
+        picks = torch.from_numpy(self._picks(who, t)).to(block.device)  # [steps,B,S·M]
+        begun, ahead = _starts(block, state, who)
+        update = self._steps(picks).run(begun, picks, block.settings["learning_rate"])
+        if ahead is not None:
+            update = update + ahead
+        there = picks >= 0
+        return Updates(
+            places,
+            tuple(u.transpose(0, 1) for u in update.view(S, M, R, -1)),
+            there.any(1).sum(0).view(S, M),
+            there.sum((0, 1)).view(S, M),
+        )
+
+    def _steps(self, picks: Tensor) -> LocalSteps:
+        """Return the memory for these picks [steps,B,slots], made anew where they do not fit."""
+        block = self.block
+        slots = picks.shape[2]
+        known = self.steps.get(slots)
+        if known is None or len(known.picks) < len(picks):
+            R = block.federations
+            known = LocalSteps(block.recipe, block.images, slots, R, picks, block.thin)
+            self.steps[slots] = known
+        return known
+
+    def _picks(self, who: Sequence[Indices], t: int) -> NDArray[np.int64]:
+        """Return the images of every local step, [steps,B,S·M], −1 where padded."""
+        drawn = [self._batches(s, int(k), t) for s, clients in enumerate(who) for k in clients]
+        picks = np.full((max(map(len, drawn)), self.width, len(drawn)), -1, dtype=np.int64)
+        for m, d in enumerate(drawn):
+            picks[: len(d), : d.shape[1], m] = d
+        return picks
+
+    def _batches(self, s: int, client: int, t: int) -> Indices:
+        """Return a client's mini-batches [steps, batch] of a round."""
+        mine = self.block.splits[s].of(client)
+        if self.observer is not None:
+            mine = self.observer.records(s, client, mine)
+        return self.block.repeats[s].batches_of(mine, client, t)
+
+
+def _joined(pieces: Sequence[Updates]) -> Updates:
+    """Return the updates of all slots as one."""
+    values = [torch.cat(parts, dim=1) for parts in zip(*(p.values for p in pieces), strict=True)]
+    steps = torch.cat([p.steps for p in pieces], dim=1)
+    images = torch.cat([p.images for p in pieces], dim=1)
+    return Updates(slice(0, pieces[-1].places.stop), tuple(values), steps, images)
+
+
+def _starts(
+    block: Block, state: State, who: Sequence[Indices]
+) -> tuple[Params, Tensor | None]:
+    """Return what each slot starts from, [S·M,R,...], and how far it is ahead of the server.
+
+    A client that keeps values private starts from its own; None where none does.
+    """
+    S, R, M = len(block.repeats), block.federations, len(who[0])
+    if not state.kept:
+        pieces = unflatten(state.models.flatten(0, 1), block.stack.initial)
+        shaped = [p.view(S, 1, R, *p.shape[1:]) for p in pieces]
+        return [p.expand(-1, M, *p.shape[2:]).flatten(0, 1) for p in shaped], None
+    begun = state.models[:, None].repeat(1, M, 1, 1)  # [S,M,R,P]
+    for s, clients in enumerate(who):
+        for m, client in enumerate(clients.tolist()):
+            own = state.kept.get((s, client))
+            if own is not None:
+                begun[s, m] = torch.where(own.where, own.values, begun[s, m])
+    pieces = unflatten(begun.flatten(0, 2), block.stack.initial)
+    ahead = (begun - state.models[:, None]).flatten(0, 1)
+    return [p.view(S * M, R, *p.shape[1:]) for p in pieces], ahead

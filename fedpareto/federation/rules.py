@@ -1,0 +1,118 @@
+"""What a federation must hold before anything is trained; each rule refuses with its reason."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from fedpareto.contract import Round, cohort
+from fedpareto.errors import ModelError, SettingError
+from fedpareto.federation.blocks import device_of
+from fedpareto.federation.data import load
+from fedpareto.federation.setup import seeded
+from fedpareto.federation.sizes import size_of
+from fedpareto.federation.split import deal
+from fedpareto.mechanisms import AddsGaussian, LimitsSummands, adds_noise, needs_everyone
+from fedpareto.settings import largest, least, named
+
+if TYPE_CHECKING:
+    from fedpareto.federation.problem import Federation
+
+
+def check_settings(problem: Federation) -> None:
+    """Refuse settings that contradict one another."""
+    clients = problem.data.clients
+    ratio = least(problem.training.sample_ratio)
+    if ratio * clients < 1 - 1e-9:
+        raise SettingError(
+            f"training.sample_ratio: must ask for at least one client, found {ratio:g} of "
+            f"{clients} clients. Raise it to {1 / clients:g}."
+        )
+    _check_sums(problem)
+    _check_epsilon(problem)
+
+
+def _check_sums(problem: Federation) -> None:
+    """Refuse a mechanism that cannot sum so many clients, or not by weight."""
+    mechanism, training = problem.mechanism, problem.training
+    if not isinstance(mechanism, LimitsSummands):
+        return
+    if needs_everyone(mechanism) and training.weighting != "uniform":
+        raise SettingError(
+            "training.weighting: must be uniform for encrypted sums, found size. Write weighting = "
+            '"uniform".'
+        )
+    most = problem.data.clients
+    if training.sampling == "fixed":
+        most = int(cohort(float(largest(training.sample_ratio)), most))
+    try:
+        mechanism.fits(most)
+    except SettingError as error:
+        raise SettingError(f"mechanism.{error}") from None
+
+
+def _check_epsilon(problem: Federation) -> None:
+    """Refuse an ε that is asked for and cannot be given."""
+    asked = {o.measure for o in problem.objectives if o.measure.startswith("epsilon")}
+    if not asked:
+        return
+    headline = f"epsilon_{problem.privacy.view}"
+    views = {(headline if m == "epsilon" else m).removeprefix("epsilon_") for m in asked}
+    training = problem.training
+    contract = Round(problem.data.clients, 1.0, training.sampling, training.weighting)
+    if not all(map(contract.bounded, views)):
+        raise SettingError(
+            "training.weighting: must be uniform for a true ε of sums, found size: a client with "
+            "many images would weigh more than the clipping norm bounds. Write weighting = "
+            '"uniform".'
+        )
+    _check_noise(problem)
+
+
+def _check_noise(problem: Federation) -> None:
+    """Refuse a mechanism that may add no noise, where ε is asked for."""
+    mechanism = problem.mechanism
+    lowest = {
+        name: least(v)
+        for name, v in named(mechanism).items()
+        if not isinstance(v, str | bool | tuple | None)
+    }
+    sigma = 0.0
+    if isinstance(mechanism, AddsGaussian) and adds_noise(mechanism):
+        sigma, _ = mechanism.gaussian({**lowest, "cohort": 1.0})
+    if sigma > 0:
+        return
+    silent = [name for name, v in lowest.items() if v == 0]
+    zero = next((n for n in silent if n.startswith(("sigma", "noise_multiplier"))), "name")
+    raise SettingError(
+        f"mechanism.{zero}: must add noise where ε is asked for, found "
+        f"{lowest.get(zero, 'none')}: without noise there is no ε. Raise its lower end above 0, or "
+        "choose a mechanism that adds noise."
+    )
+
+
+def check_parts(problem: Federation) -> None:
+    """Load the data, deal them and build the model once, to say early what is wrong with them."""
+    from fedpareto.federation.stack import stack
+
+    data = load(problem.data)
+    size, _ = size_of(problem.widest, data.shape, data.classes)  # type: ignore[arg-type]
+    needed = 16 * size
+    if needed > _memory():
+        raise ModelError(
+            f"the model must fit into memory, found {needed / 16:.3g} parameters: with gradient "
+            f"and update {needed / 2**30:,.0f} GiB, where there are {_memory() / 2**30:,.0f}. Make "
+            "it narrower."
+        )
+    deal(data.y_train, problem.data, 0)
+    module = seeded(lambda: problem.widest.build(data.shape, data.classes), 0)
+    stack(module, data.shape, data.classes)
+    device_of(problem)
+
+
+def _memory() -> int:
+    """Return the bytes of memory of this machine; a huge number where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 2**62

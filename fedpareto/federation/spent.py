@@ -1,0 +1,87 @@
+"""What a round costs: bytes, numbers shared, seconds by the cost model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedpareto.federation.cost import Cost
+from fedpareto.mechanisms import Upload
+
+SUMMED = ("upload_bytes", "download_bytes", "shared", "seconds", "reading_seconds")
+LARGEST = ("shared_worst", "seconds_worst", "round_seconds")
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What some clients of a round, in one repeat, spent together and at the most."""
+
+    sums: dict[str, Tensor]  # name of SUMMED → [R]
+    most: dict[str, Tensor]  # name of LARGEST → [R]
+    adding: Tensor  # [R] seconds of the server
+    withheld: Tensor | None  # [R,M] size of each client's private values, nan for who is absent
+
+    def plus(self, other: Spent) -> Spent:
+        """Return what these and other clients of the same round spent."""
+        withheld = self.withheld
+        if withheld is not None and other.withheld is not None:
+            withheld = torch.cat([withheld, other.withheld], dim=1)
+        return Spent(
+            {name: self.sums[name] + other.sums[name] for name in SUMMED},
+            {name: torch.maximum(self.most[name], other.most[name]) for name in LARGEST},
+            self.adding + other.adding,
+            withheld,
+        )
+
+    def figures(self, came: Tensor) -> dict[str, Tensor]:
+        """Return what the round cost, name → [R]; came [R] is how many clients took part."""
+        each = came.double().clamp_min(1)
+        return {
+            "upload_bytes": self.sums["upload_bytes"],
+            "download_bytes": self.sums["download_bytes"],
+            "shared": self.sums["shared"] / each,
+            "shared_worst": self.most["shared_worst"],
+            "seconds": self.sums["seconds"] / each,
+            "seconds_worst": self.most["seconds_worst"],
+            "round_seconds": self.most["round_seconds"] + self.adding,
+            "reading_seconds": self.sums["reading_seconds"] / each,
+            "server_seconds": self.adding,
+        }
+
+
+def spent(
+    upload: Upload,
+    takes_part: Tensor,
+    steps: Tensor,
+    images: Tensor,
+    parameters: Tensor,
+    cost: Cost,
+) -> Spent:
+    """Count what clients spent on steps [M], images [M] and an upload of models of parameters [R].
+
+    takes_part [R,M] says who counts, or how many clients one stands for.
+    """
+    size = parameters[:, None]
+    seconds = cost.step_seconds * steps.double()
+    seconds = seconds + cost.parameter_seconds * images.double() * size  # [R,M]
+    seconds = seconds + upload.seconds
+    none = torch.zeros_like(seconds)
+    sent = upload.total_bits / 8
+    reading = none if upload.reading is None else upload.reading
+    received = none + 4 * size if upload.download is None else upload.download / 8
+    whole = seconds + reading + sent / cost.upload_rate + received / cost.download_rate
+    count = upload.count.double()
+    sums = dict(zip(SUMMED, (sent, received, count, seconds, reading), strict=True))
+    most = dict(zip(LARGEST, (count, seconds, whole), strict=True))
+    there = takes_part > 0
+    withheld = upload.withheld
+    if withheld is not None:
+        withheld = torch.where(there, withheld, torch.nan)
+    return Spent(
+        {name: (column * takes_part).sum(1) for name, column in sums.items()},
+        {name: (column * there).amax(1) for name, column in most.items()},
+        torch.zeros_like(parameters) if upload.adding is None else upload.adding.double(),
+        withheld,
+    )

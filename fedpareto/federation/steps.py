@@ -1,0 +1,167 @@
+"""Local steps of many models in one pass. This is the only file that knows CUDA graphs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fedpareto.federation.grouped import Params, Step
+from fedpareto.federation.local import LocalStep, MiniBatch, Sgd
+from fedpareto.federation.losses import CrossEntropy, Loss
+from fedpareto.federation.stack import Stack
+from fedpareto.threads import training_threads
+
+SMALL = 1e7  # multiplications in a step below which a second thread costs more than it gives
+
+
+@dataclass(frozen=True)
+class Images:
+    """Data on the device, once, as they are; an input is x * scale + shift."""
+
+    x: Tensor
+    y: Tensor
+    scale: float
+    shift: float
+
+    def at(self, picks: Tensor) -> Tensor:
+        """Return the inputs at these places, [*picks, ...]."""
+        rows = self.x.flatten(1)
+        raw = rows.new_empty(picks.numel(), rows.shape[1])
+        return self.into(raw, torch.empty_like(raw, dtype=torch.float32), picks)
+
+    def into(self, raw: Tensor, out: Tensor, picks: Tensor) -> Tensor:
+        """Write the inputs at these places into memory that is there already.
+
+        Giving large memory back and asking for it again costs more than reading.
+        """
+        torch.index_select(self.x.flatten(1), 0, picks.flatten(), out=raw)
+        torch.mul(raw, self.scale, out=out)
+        if self.shift:
+            out.add_(self.shift)
+        return out.view(*picks.shape, *self.x.shape[1:])
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How every client trains: the model, the loss, and how one mini-batch step is taken."""
+
+    stack: Stack
+    momentum: float = 0.0
+    loss: Loss = field(default_factory=CrossEntropy)
+    local: LocalStep = field(default_factory=Sgd)
+
+
+class LocalSteps:
+    """The local steps of M slots × R federations, in fixed memory that a CUDA graph can replay."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        images: Images,
+        slots: int,
+        federations: int,
+        picks: Tensor,
+        thin: Sequence[Tensor | None] = (),
+    ) -> None:
+        device = images.x.device
+        self.recipe = recipe
+        self.images = images
+        self.thin = thin  # which parameters there are, [S,1,R,...] each; None or nothing for all
+        shapes = [(slots, federations, *p.shape) for p in recipe.stack.initial]
+        self.params = [torch.zeros(shape, device=device).requires_grad_() for shape in shapes]
+        speed = []
+        if recipe.momentum:
+            speed = [torch.zeros_like(p, requires_grad=False) for p in self.params]
+        self.step = Step(torch.zeros(slots, federations, device=device), recipe.momentum, speed)
+        self.rate = torch.zeros(federations, device=device)
+        self.picks = torch.zeros_like(picks)  # [steps,B,M]
+        self.now = torch.zeros(1, dtype=torch.int64, device=device)  # which step is next
+        rows = images.x.flatten(1)
+        self.raw = rows.new_empty(picks[0].numel(), rows.shape[1])
+        self.inputs = torch.empty_like(self.raw, dtype=torch.float32)
+        self.graph = self._capture() if device.type == "cuda" else None
+
+    def _once(self) -> None:
+        """Take the next step; padding counts nothing, and a slot without images stays put."""
+        picks = self.picks.index_select(0, self.now)[0]  # [B,M], −1 where padded
+        kept = (picks >= 0).float()
+        count = kept.sum(0)  # [M]
+        torch.mul((count > 0).float()[:, None], self.rate, out=self.step.rate)
+        safe = picks.clamp_min(0)
+        x = self.images.into(self.raw, self.inputs, safe)
+        y = self.images.y.index_select(0, safe.flatten()).view(safe.shape)
+        batch = MiniBatch(x, y, kept / count.clamp_min(1))
+        recipe = self.recipe
+        recipe.local.descend(recipe.stack, self.params, batch, recipe.loss, self.step)
+        with torch.no_grad():
+            for p, there in zip(self.params, self.thin, strict=False):
+                if there is not None:
+                    p.view(len(there), -1, *p.shape[1:]).mul_(there)
+        self.now += 1
+
+    def _capture(self) -> torch.cuda.CUDAGraph:
+        """Record one step as a CUDA graph, after the few that CUDA wants to warm up with."""
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._once()
+                self.now.zero_()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._once()
+        return graph
+
+    @torch.no_grad()
+    def _begin(self, start: Params, picks: Tensor, rate: Tensor) -> None:
+        for p, s in zip(self.params, start, strict=True):
+            p.copy_(s)
+        for v in self.step.speed:
+            v.zero_()
+        self.picks[: len(picks)] = picks
+        self.rate.copy_(rate)
+        self.now.zero_()
+
+    def run(self, start: Params, picks: Tensor, rate: Tensor) -> Tensor:
+        """Train models [M,R,...] on picks [steps,B,M], −1 padded, at rates [R]: updates [M,R,P]."""
+        self._begin(start, picks, rate)
+        for _ in picks:
+            if self.graph is None:
+                self._once()
+            else:
+                self.graph.replay()
+        with torch.no_grad():
+            moved = [(p - s).flatten(2) for p, s in zip(self.params, start, strict=True)]
+            return torch.cat(moved, dim=2)
+
+
+@contextlib.contextmanager
+def threads_for(work: float) -> Iterator[None]:
+    """Use one thread where a step has little work, in multiplications.
+
+    Waking a second thread would cost more than it gives.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if work < SMALL else training_threads())
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def precision(tf32: bool) -> Iterator[None]:
+    """Let CUDA's products and convolutions round their inputs to TF32, or not."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark
+    matmul.allow_tf32 = cudnn.allow_tf32 = tf32
+    cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = before

@@ -1,0 +1,76 @@
+"""What federations showed, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedpareto.federation.judge import FIGURES
+from fedpareto.federation.spent import LARGEST, SUMMED
+from fedpareto.space import FloatArray
+
+GROWING = (*SUMMED, *LARGEST, "server_seconds")  # figures that add up over the rounds
+# error, worst_error          share of test images classified wrongly; of the client that fares worst
+# loss, worst_loss            mean loss on the test images; of the client that fares worst
+# upload_bytes, download_bytes  sent and received by all clients so far
+# shared, shared_worst        numbers a client has sent so far, mean over a round's clients; most
+# seconds, seconds_worst      of training and protection so far, mean over a round's clients; most
+# round_seconds               the rounds so far: the slowest client, its transfers, the server
+# reading_seconds             of decryption so far, mean over a round's clients
+# server_seconds              of the server so far, to add uploads
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What federations showed after every round; nan where a round was not judged."""
+
+    figures: Mapping[str, FloatArray]  # name → [R,T]
+    withheld: FloatArray  # [R,T,M] size of what each client keeps private; nan for who is absent
+    diverged: FloatArray  # [R] round in which training diverged, nan where it did not
+    parameters: FloatArray  # [R] parameters of the model
+
+    @property
+    def rounds(self) -> int:
+        """T, the rounds trained."""
+        return int(next(iter(self.figures.values())).shape[1])
+
+    def rows(self, keep: NDArray[np.int64]) -> Trace:
+        """Return these rows alone."""
+        figures = {name: column[keep] for name, column in self.figures.items()}
+        withheld = self.withheld[keep]
+        return Trace(figures, withheld, self.diverged[keep], self.parameters[keep])
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What one round showed."""
+
+    figures: Mapping[str, Tensor]  # name → [S·R]
+    withheld: Tensor  # [S,R,M]
+    wild: Tensor  # [S,R] whether an update was too long to be training
+
+
+def collected(shown: Sequence[Shown], parameters: Tensor) -> Trace:
+    """Put the rounds side by side; parameters [S,R] is the size of each model."""
+    figures = {}
+    for name in shown[0].figures:
+        columns = torch.stack([each.figures[name] for each in shown], dim=1).cpu().numpy()
+        figures[name] = np.cumsum(columns, axis=1) if name in GROWING else columns
+    withheld = torch.stack([each.withheld for each in shown], dim=2).flatten(0, 1)
+    wild = torch.stack([each.wild for each in shown], dim=2).flatten(0, 1).cpu().numpy()
+    first = np.where(wild.any(axis=1), wild.argmax(axis=1) + 1.0, np.nan)
+    return Trace(figures, withheld.cpu().numpy(), first, parameters.flatten().cpu().numpy())
+
+
+def unjudged(names: Sequence[str], n: int, device: str) -> dict[str, Tensor]:
+    """Return nan for every figure of a judgement, name → [n]."""
+    nothing = torch.full((n,), torch.nan, dtype=torch.float64, device=device)
+    return dict.fromkeys(names, nothing)
+
+
+__all__ = ["FIGURES", "GROWING", "Shown", "Trace", "collected", "unjudged"]

@@ -1,0 +1,79 @@
+"""Train one point of a study once more and keep its model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedpareto.errors import FedparetoError, SettingError
+from fedpareto.federation import Federation
+from fedpareto.noise import derive
+from fedpareto.privacy import Guarantee
+from fedpareto.study import Study
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model, and everything that made it."""
+
+    settings: dict[str, Any]
+    repeat: int
+    seed: int
+    module: nn.Module
+    measures: dict[str, float]
+    guarantee: Guarantee | None
+
+
+def train(study: Study, settings: Mapping[str, Any], repeat: int = 0) -> Trained:
+    """Train a point as repeat number `repeat` of the study does, and return its model.
+
+    The measures equal, bit for bit, those that the study stores for this repeat of a trial with
+    these settings, on the same kind of machine.
+    """
+    problem = study.problem
+    if not isinstance(problem, Federation):
+        raise SettingError(
+            f"study {study.name}: must be of a federation to train a model, found "
+            f"{type(problem).__name__}."
+        )
+    if repeat < 0:
+        raise SettingError(f"repeat: must be at least 0, found {repeat}.")
+    missing = [name for name in problem.space.names if name not in settings]
+    if missing:
+        raise SettingError(f"settings: must hold every searched setting, found no {missing[0]!r}.")
+    seed = derive(study.seed, "repeat", repeat)
+    module, measures = problem.train(settings, seed)
+    diverged = measures["diverged_round"]
+    if diverged == diverged:
+        raise FedparetoError(
+            f"training must converge to keep a model, found that it diverged in round "
+            f"{diverged:.0f}. Choose another trial, or another repeat."
+        )
+    return Trained(
+        dict(settings), repeat, seed, module, measures, problem.guarantee(dict(settings))
+    )
+
+
+def write_weights(trained: Trained, path: Path, about: Mapping[str, str]) -> Path:
+    """Write the model's parameters and buffers as safetensors, with some words about them."""
+    from safetensors.torch import save
+
+    tensors = {name: t.contiguous() for name, t in trained.module.state_dict().items()}
+    write_whole(path, save(tensors, {"format": "pt", **about}))
+    return path
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file beside its place and move it there, so that it is never half written."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        beside.write_bytes(content)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,99 @@
+"""What a mechanism may do beyond protecting an upload; each is asked for by isinstance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from fedpareto.mechanisms.base import Mechanism, Upload
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@runtime_checkable
+class AddsGaussian(Protocol):
+    """It adds Gaussian noise, from which a true (ε, δ) follows."""
+
+    def gaussian(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return the noise on every coordinate and the largest L2 norm of what it hides, each [R].
+
+        values holds the settings, name → [R], and `cohort`, the clients expected in a round.
+        """
+
+
+@runtime_checkable
+class ThinsOut(Protocol):
+    """It takes parameters out of the models, for good."""
+
+    def connections(
+        self, values: Mapping[str, Tensor], drawn: Tensor, linear: Tensor
+    ) -> Tensor:
+        """Return which parameters stay, [R,P].
+
+        drawn [P] is uniform between 0 and 1; linear [P] marks weights of fully connected layers.
+        """
+
+
+@runtime_checkable
+class NeedsEveryone(Protocol):
+    """It needs all clients of a round at once, where joint is true."""
+
+    @property
+    def joint(self) -> bool: ...
+
+
+@runtime_checkable
+class LimitsSummands(Protocol):
+    """It cannot sum any number of clients."""
+
+    def fits(self, summands: int) -> None:
+        """Raise SettingError where so many uploads cannot be summed."""
+
+
+@runtime_checkable
+class KnowsCosts(Protocol):
+    """Its bytes and seconds follow from the settings, so that they are known before training."""
+
+    def costs(self, upload: Upload, values: Mapping[str, Tensor]) -> Upload | None:
+        """Return what protect says of count, bits, seconds and the rest; None if it cannot say.
+
+        The upload has room and no values [R,K,0]. values holds `linear_parameters` as well: how
+        many weights of fully connected layers each model has.
+        """
+
+
+@runtime_checkable
+class Encrypts(Protocol):
+    """It can run its encryption for real, and not only charge for it."""
+
+    @property
+    def encrypt(self) -> bool: ...
+
+
+@runtime_checkable
+class Linked(Protocol):
+    """It is several mechanisms, one after another."""
+
+    @property
+    def links(self) -> tuple[Mechanism, ...]: ...
+
+
+def links_of(mechanism: Mechanism) -> tuple[Mechanism, ...]:
+    """Return the links of a chain, or the mechanism alone."""
+    return mechanism.links if isinstance(mechanism, Linked) else (mechanism,)
+
+
+def adds_noise(mechanism: Mechanism) -> bool:
+    """Say whether a mechanism, or a link of a chain, adds Gaussian noise."""
+    return any(isinstance(link, AddsGaussian) for link in links_of(mechanism))
+
+
+def needs_everyone(mechanism: Mechanism) -> bool:
+    """Say whether a mechanism needs all clients of a round at once."""
+    return isinstance(mechanism, NeedsEveryone) and mechanism.joint
+
+
+def thins_out(mechanism: Mechanism) -> bool:
+    """Say whether a mechanism, or a link of a chain, takes parameters out of the models."""
+    return any(isinstance(link, ThinsOut) for link in links_of(mechanism))
