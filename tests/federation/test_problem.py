@@ -9,6 +9,7 @@ import pytest
 
 from fedpareto import Data, Federation, Float, Integer, Mlp, Objective, Randomization, Training
 from fedpareto.errors import DataError
+from fedpareto.federation.blocks import _repeated
 from fedpareto.federation.blocks import grids as blocks
 from fedpareto.testing import check_problem
 
@@ -84,7 +85,7 @@ def test_more_clients_than_images_are_refused_before_anything_runs():
 
 def test_seeds_join_a_block_only_where_each_has_the_same_settings():
     problem, settings = federation(), values(4) | {"sigma": [0.01, 0.02, 0.01, 0.02]}
-    assert problem._repeated(settings, [1, 1, 2, 2])
-    assert not problem._repeated(settings, [1, 2, 2, 1])
-    assert not problem._repeated(settings, [1, 1, 1, 2])
+    assert _repeated(problem, settings, [1, 1, 2, 2])
+    assert not _repeated(problem, settings, [1, 2, 2, 1])
+    assert not _repeated(problem, settings, [1, 1, 1, 2])
     assert [grid.tolist() for grid in blocks([1, 1, 2, 2], rows=4, repeats=2)] == [[[0, 1], [2, 3]]]

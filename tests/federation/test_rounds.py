@@ -63,8 +63,8 @@ def test_federations_with_different_cohorts_train_together():
     for r, ratio in enumerate(ratios):
         _, losses, _ = by_hand.train(setup, SETTINGS["learning_rate"][r], ratio, SETTINGS["sigma"][r],
                                      SETTINGS["clipping_norm"][r], 3)
-        assert mixed.loss[r] == pytest.approx(losses, abs=1e-5)
-    assert mixed.upload_bytes[:, -1] == pytest.approx([k * 3 * 4 * mixed.parameters[0] for k in (2, 10, 5)])
+        assert mixed.figures["loss"][r] == pytest.approx(losses, abs=1e-5)
+    assert mixed.figures["upload_bytes"][:, -1] == pytest.approx([k * 3 * 4 * mixed.parameters[0] for k in (2, 10, 5)])
 
 
 def test_training_leaves_the_global_generator_alone():

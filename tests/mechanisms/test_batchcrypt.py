@@ -155,7 +155,7 @@ def test_sums_weighted_by_size_are_refused():
 
 
 def test_clients_that_train_in_chunks_are_summed_as_one(monkeypatch):
-    from fedpareto.federation import rounds
+    from fedpareto.federation import block as rounds
     whole = federation(BatchCrypt(200)).measure({}, [1])
     monkeypatch.setattr(rounds, "CACHE", 1.0)
     chunked = federation(BatchCrypt(200)).measure({}, [1])

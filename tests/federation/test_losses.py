@@ -1,0 +1,111 @@
+"""Losses and measures of one's own: slopes against autograd, and in federations."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from torch.nn import functional as F
+
+from fedpareto import Data, Federation, Float, Lr, Objective, Randomization, Training
+from fedpareto.errors import SettingError
+from fedpareto.federation.data import load
+from fedpareto.federation.losses import CrossEntropy, Mse, OwnLoss, loss_of
+
+SCORES = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(0))  # [M,R,C,B]
+LABELS = torch.randint(0, 4, (2, 5), generator=torch.Generator().manual_seed(1))  # [M,B]
+
+
+@pytest.fixture
+def own(monkeypatch):
+    """A module of the user's own, with losses and measures."""
+    module = types.ModuleType("own_losses")
+    module.entropy = lambda scores, labels: F.cross_entropy(scores, labels, reduction="none")
+    module.mean = lambda scores, labels: F.cross_entropy(scores, labels)
+    module.error = lambda scores, labels: float((scores.argmax(1) != labels).mean())
+    module.one_minus_auc = lambda scores, labels: 1 - roc_auc_score(labels == 1, scores[:, 1])
+    module.words = lambda scores, labels: "bad"
+    monkeypatch.setitem(sys.modules, "own_losses", module)
+    return module
+
+
+def by_autograd(loss, scores, labels):
+    leaf = scores.clone().requires_grad_()
+    total = sum(loss.each(leaf[m], labels[m]).sum() for m in range(len(scores)))
+    return torch.autograd.grad(total, leaf)[0]
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(), Mse()], ids=lambda x: type(x).__name__)
+def test_the_slope_is_the_gradient_of_the_loss(loss):
+    torch.testing.assert_close(loss.slope(SCORES, LABELS), by_autograd(loss, SCORES, LABELS))
+
+
+def test_mse_is_the_squared_distance_from_the_class_or_the_number():
+    expected = (SCORES[0] - F.one_hot(LABELS[0], 4).T).square().mean(1)
+    torch.testing.assert_close(Mse().each(SCORES[0], LABELS[0]), expected)
+    number, targets = SCORES[:, :, :1], torch.randn(2, 5)
+    torch.testing.assert_close(Mse().each(number[0], targets[0]), (number[0, :, 0] - targets[0]).square())
+    torch.testing.assert_close(Mse().slope(number, targets), by_autograd(Mse(), number, targets))
+
+
+def test_a_loss_of_ones_own_trains_as_the_built_in_one(own):
+    torch.testing.assert_close(OwnLoss("own_losses:entropy").slope(SCORES, LABELS), CrossEntropy().slope(SCORES, LABELS))
+
+    def trained(loss):
+        training = Training(0.3, rounds=3, local_epochs=1, batch_size=32, loss=loss)
+        return Federation(Data("digits", 5), Lr(), training, Randomization(1e-3), ()).measure({}, [1])
+
+    ours, theirs = trained("cross_entropy"), trained("own_losses:entropy")
+    assert theirs["test_loss"] == pytest.approx(ours["test_loss"], rel=1e-4)
+    assert trained("mse")["test_loss"] != pytest.approx(ours["test_loss"], rel=1e-2)
+
+
+def test_a_loss_that_takes_the_mean_is_refused(own):
+    with pytest.raises(SettingError, match=r"must return a tensor with one loss for each record, \[30\], found shape \[\]. Do not take"):
+        loss_of("own_losses:mean").slope(SCORES, LABELS)
+
+
+def test_an_unknown_loss_is_refused():
+    with pytest.raises(SettingError, match="loss: there is no loss 'cross_entrpy'. Did you mean 'cross_entropy'"):
+        Training(0.1, local_steps=1, loss="cross_entrpy")
+
+
+def federation(*measures, **training):
+    training = {"rounds": 3, "local_epochs": 1, "batch_size": 32} | training
+    return Federation(Data("digits", 5, "dirichlet", alpha=2.0), Lr(), Training(Float("learning_rate", 0.05, 0.5), **training),
+                      Randomization(1e-3), tuple(Objective(f"o{i}", m) for i, m in enumerate(measures)), block=2)
+
+
+VALUES = {"learning_rate": [0.1, 0.4]}
+
+
+def test_a_measure_of_ones_own_is_measured_for_all_and_for_the_worst_client(own):
+    found = federation("own_losses:error", "own_losses:error_worst").measure(VALUES, [3, 3])
+    np.testing.assert_allclose(found["own_losses:error"], found["test_error"], atol=1e-6)
+    np.testing.assert_allclose(found["own_losses:error_worst"], found["test_error_worst"], atol=1e-6)
+
+
+def test_auc_is_that_of_the_model_which_train_returns(own):
+    problem = federation("own_losses:one_minus_auc")
+    model, measures = problem.train({"learning_rate": 0.4}, 3)
+    data = load(problem.data)
+    with torch.no_grad():
+        scores = model(torch.from_numpy(data.x_test) * data.scale)
+    truth = 1 - roc_auc_score(data.y_test == 1, scores[:, 1])
+    assert measures["own_losses:one_minus_auc"] == pytest.approx(truth, abs=1e-6)
+    assert measures == pytest.approx({k: v[1] for k, v in problem.measure(VALUES, [3, 3]).items()}, nan_ok=True, rel=0, abs=0)
+
+
+def test_a_measure_of_ones_own_is_told_after_every_round(own):
+    _, way = federation("own_losses:error").measure_along(VALUES, [3, 3])
+    assert way["own_losses:error"].shape == (2, 3)
+    assert np.isfinite(way["own_losses:error"]).all()
+
+
+def test_a_measure_that_is_no_number_is_refused(own):
+    with pytest.raises(SettingError, match="measure 'own_losses:words': must return one number, found str"):
+        federation("own_losses:words").measure(VALUES, [3, 3])
