@@ -73,7 +73,8 @@ limit = 0.8
 [optimizer]
 """
 SMALL = {"bayesian": "batch = 4\nstart = 4", "fedmoeac": "population = 4", "grid": "points = 3\nbatch = 4",
-         "nsga2": "population = 4", "psl": "batch = 4\nstart = 4\nsteps = 50", "qlognehvi": "batch = 4\nstart = 4\nsamples = 4\nsteps = 4\nrestarts = 1",
+         "nsga2": "population = 4", "psl": "batch = 4\nstart = 4\nsteps = 50",
+         "qlognehvi": "batch = 4\nstart = 4\nsamples = 4\nsteps = 4\nrestarts = 1",
          "random": "batch = 4"}
 
 

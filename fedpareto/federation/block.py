@@ -17,7 +17,14 @@ from fedpareto.federation.losses import loss_of
 from fedpareto.federation.models import Model
 from fedpareto.federation.setup import Setup
 from fedpareto.federation.split import Split
-from fedpareto.federation.stack import Stack, embedded, linear_weights, mask, stack, unflatten
+from fedpareto.federation.stack import (
+    Stack,
+    embedded,
+    linear_weights,
+    mask,
+    stack_of,
+    unflatten,
+)
 from fedpareto.federation.steps import Images, Recipe
 from fedpareto.mechanisms import ThinsOut, thins_out
 from fedpareto.noise import stream
@@ -93,7 +100,7 @@ def prepare(
     """
     setup = repeats[0]
     data = setup.data
-    made = stack(setup.module(setup.model), data.shape, data.classes)
+    made = stack_of(setup.model, setup.module(setup.model), data.shape, data.classes)
     ratios = settings["sample_ratio"].double().numpy()
     terms = terms_of(setup, ratios)
     facts = {name: v.to(device) for name, v in facts_of(setup, terms).items()}

@@ -93,7 +93,7 @@ def _check_noise(problem: Federation) -> None:
 
 def check_parts(problem: Federation) -> None:
     """Load the data, deal them and build the model once, to say early what is wrong with them."""
-    from fedpareto.federation.stack import stack
+    from fedpareto.federation.stack import stack_of
 
     data = load(problem.data)
     size, _ = size_of(problem.widest, data.shape, data.classes)  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ def check_parts(problem: Federation) -> None:
         )
     deal(data.y_train, problem.data, 0)
     module = seeded(lambda: problem.widest.build(data.shape, data.classes), 0)
-    stack(module, data.shape, data.classes)
+    stack_of(problem.widest, module, data.shape, data.classes)
     device_of(problem)
 
 

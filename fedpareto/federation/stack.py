@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -57,19 +57,33 @@ class Stack:
         return out
 
 
+_tried: dict[Hashable, bool] = {}  # which models can be grouped: trying a large one takes seconds
+
+
+def stack_of(model: Hashable, module: nn.Module, shape: tuple[int, ...], classes: int) -> Stack:
+    """Return a module that a model has built as a stack; each model is tried once in a process."""
+    key = (model, type(module), shape, classes)
+    if key not in _tried:
+        made = stack(module, shape, classes)
+        _tried[key] = made.fast is not None
+        return made
+    return Stack(module, grouped(module) if _tried[key] else None)
+
+
 def stack(module: nn.Module, shape: tuple[int, ...], classes: int) -> Stack:
     """Return a module as a stack, after trying that stacked models give what each gives alone."""
     _check_layers(module)
     draw = torch.Generator().manual_seed(0)
     x = torch.rand(4, 2, *shape, generator=draw) * 2  # [B,M,...]
     _check_output(module, x[:, 0].contiguous(), classes)
+    params = _trial_parameters(module)
     with contextlib.suppress(Exception):
         made = Stack(module, grouped(module))
-        if all(_agrees(made, x, scale) for scale in SCALES):
+        if _agrees(made, params, x):
             return made
     made = Stack(module, None)
     try:
-        if all(_agrees(made, x, scale) for scale in SCALES):
+        if _agrees(made, params, x):
             return made
     except Exception as error:
         raise ModelError(
@@ -138,26 +152,32 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0]}"
 
 
-@torch.no_grad()
-def _agrees(made: Stack, x: Tensor, scale: float) -> bool:
-    """Say whether stacked models [2,2] with random parameters score as each does alone."""
+def _trial_parameters(module: nn.Module) -> Params:
+    """Return random parameters of models [2,2], in units of their fan-in."""
     draw = torch.Generator().manual_seed(1)
-    params = [
-        torch.randn(2, 2, *p.shape, generator=draw) * scale * math.sqrt(2 / max(1, p[0].numel()))
-        for p in made.initial
-    ]
+    drawn = []
+    for p in module.parameters():
+        fan_in = max(1, math.prod(p.shape[1:]))
+        drawn.append(torch.randn(2, 2, *p.shape, generator=draw).mul_(math.sqrt(2 / fan_in)))
+    return drawn
+
+
+@torch.no_grad()
+def _agrees(made: Stack, params: Params, x: Tensor) -> bool:
+    """Say whether stacked models [2,2] score as each does alone, at every scale of parameters."""
+    return all(_agrees_at(made, [p * scale for p in params], x) for scale in SCALES)
+
+
+def _agrees_at(made: Stack, params: Params, x: Tensor) -> bool:
     together = made.scores(params, x)
-    alone = torch.stack(
-        [
-            torch.stack(
-                [made.alone([p[m, r] for p in params], x[:, m].contiguous()) for r in range(2)]
-            )
-            for m in range(2)
-        ]
-    )
     once = made.fast is None or made.fast.called_once()
+    if not once:
+        return False
+    inputs = [x[:, m].contiguous() for m in range(2)]
+    rows = [[made.alone([p[m, r] for p in params], inputs[m]) for r in range(2)] for m in range(2)]
+    alone = torch.stack([torch.stack(row) for row in rows]).transpose(2, 3)
     near = 1e-4 * float(alone.std())
-    return once and bool(torch.allclose(together, alone.transpose(2, 3), rtol=1e-3, atol=near))
+    return bool(torch.allclose(together, alone, rtol=1e-3, atol=near))
 
 
 def unflatten(flat: Tensor, like: Params) -> Params:

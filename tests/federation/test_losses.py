@@ -70,7 +70,7 @@ def test_a_loss_that_takes_the_mean_is_refused(own):
 
 
 def test_an_unknown_loss_is_refused():
-    with pytest.raises(SettingError, match="loss: there is no loss 'cross_entrpy'. Did you mean 'cross_entropy'"):
+    with pytest.raises(SettingError, match=r"loss: there is no loss 'cross_entrpy'. Did you mean 'cross_entropy'"):
         Training(0.1, local_steps=1, loss="cross_entrpy")
 
 

@@ -473,3 +473,19 @@ def test_a_key_that_the_users_own_module_does_not_take_is_one_clear_error(own):
 def test_a_study_may_name_a_function_that_makes_the_module(own):
     ended = own('name = "mymodels:net"\nwidth = 8')
     assert ended.status == 0, ended.err
+
+
+def test_a_model_is_tried_once_in_a_process(monkeypatch):
+    """Trying a large model takes seconds: a study's check and all of its blocks share one verdict."""
+    from fedpareto import Federation, Float, Mlp
+    from fedpareto.federation import stack as stacks
+
+    calls = []
+    once = stacks.stack
+    monkeypatch.setattr(stacks, "_tried", {})
+    monkeypatch.setattr(stacks, "stack", lambda *given: calls.append(1) or once(*given))
+    training = Training(Float("learning_rate", 0.01, 0.1), rounds=1, local_steps=1, batch_size=4)
+    problem = Federation(Data("digits", 4), Mlp((5,)), training, Randomization(0.1), (), block=2)
+    problem.check()
+    problem.measure({"learning_rate": [0.01, 0.02, 0.03, 0.04, 0.05]}, [0] * 5)
+    assert len(calls) == 1
