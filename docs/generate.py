@@ -12,10 +12,11 @@ from pathlib import Path
 import click
 
 from fedpareto.cli import cli
-from fedpareto.federation import MEASURES, Data, Training
-from fedpareto.settings import WORDS, kind_of, plain, rule_of
+from fedpareto.federation import MEASURES
+from fedpareto.settings import WORDS, kind_of, rule_of
 from fedpareto.store import MIGRATIONS
-from fedpareto.study import FAMILIES, Head, ObjectiveTable
+from fedpareto.study.sections import FAMILIES, PLAIN, Head, ObjectiveTable
+from fedpareto.study.table import plain
 
 REFERENCE = Path(__file__).with_name("reference.md")
 
@@ -72,7 +73,9 @@ def reference() -> str:
     parts = ["# Reference", "Written by `python docs/generate.py` from the code; a test keeps it current.", "## Study file",
              "A range is searched, a number is fixed. A range is `[low, high]`, `{ low = ..., high = ..., log = true }` or "
              "`{ choices = [...] }`. A `name` may also be your own dataclass, as `\"package.module:Name\"`.",
-             "### At the top", keys(Head), "### [data]", keys(Data), "### [training]", keys(Training)]
+             "### At the top", keys(Head)]
+    for section, cls in PLAIN.items():
+        parts += [f"### [{section}]", (cls.__doc__ or "").splitlines()[0], keys(cls)]
     for family, members in FAMILIES.items():
         for name, cls in sorted(members.items()):
             parts += [f"### [{family}] name = \"{name}\"", (cls.__doc__ or "").splitlines()[0], keys(cls)]

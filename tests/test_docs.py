@@ -25,6 +25,25 @@ def test_the_reference_is_current():
     assert generate.REFERENCE.read_text() == generate.reference(), "run: python docs/generate.py"
 
 
+def test_the_reference_has_every_section_of_a_study_file_and_every_key_of_it():
+    from fedpareto.study.sections import FAMILIES, PLAIN, SECTIONS
+
+    assert set(SECTIONS) == {*PLAIN, *FAMILIES, "objectives"}
+    parts = (ROOT / "docs" / "reference.md").read_text().split("\n### ")
+    for section, cls in PLAIN.items():
+        (part,) = [p for p in parts if p.startswith(f"[{section}]\n")]
+        assert re.findall(r"(?m)^\| `(\w+)` \|", part) == [*cls.__dataclass_fields__]
+
+
+def test_every_mechanism_has_a_row_and_words_on_its_page():
+    from fedpareto.mechanisms import MECHANISMS
+
+    text = (ROOT / "docs" / "mechanisms.md").read_text()
+    assert re.findall(r"(?m)^\| `(\w+)` \|", text) == [*MECHANISMS]
+    for word in ("**Noise**", "**Sparsification.**", "**BatchCrypt**", "**A chain**"):
+        assert word in text
+
+
 def test_every_setting_and_measure_says_what_it_is():
     empty = [line for line in (ROOT / "docs" / "reference.md").read_text().splitlines() if re.match(r"\| `\w+` \|\s*\|", line)]
     assert empty == []

@@ -12,7 +12,6 @@ from fedpareto.errors import SettingError, StudyError
 from fedpareto.federation import Cost
 from fedpareto.federation.calibrate import calibrate
 from fedpareto.mechanisms import Chain, Pruning, Quantization, Randomization
-from fedpareto.report.toml import put_section
 from fedpareto.study import load_study
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -223,11 +222,6 @@ def test_the_calibrated_model_predicts_the_steps_it_was_fitted_to(write):
     problem = load_study(write('name = "none"')).problem
     cost = calibrate(problem, seconds=0.5)
     assert 0 < cost.step_seconds + cost.parameter_seconds * 1000 < 0.1
-
-
-def test_put_section_leaves_every_other_line():
-    text = 'a = 1  # mine\n\n[cost]\nold = 2\n\n[costly]\nb = 3\n'
-    assert put_section(text, "cost", {"new": 5.0}) == 'a = 1  # mine\n\n[costly]\nb = 3\n\n[cost]\nnew = 5.0\n'
 
 
 @pytest.mark.parametrize("name", ["randomization", "sparsification", "compression"])

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpareto.errors import Fault, SettingError
-from fedpareto.settings import Real, Rule, Whole, fixed, kind_of, largest, plain, read, searched, setting
+from fedpareto.settings import Real, Rule, Whole, fixed, kind_of, largest, searched, setting
 from fedpareto.space import Choice, Float, Integer
+from fedpareto.study.table import plain, read
 
 
 @dataclass(frozen=True)

@@ -42,14 +42,19 @@ def calibrate(study_file: Path, write: bool, as_json: bool) -> None:
     A study keeps its figures in [cost], so that it gives the same numbers on every machine.
     """
     from fedpareto.federation.calibrate import calibrate as measure
-    from fedpareto.report.toml import put_section, to_toml
-    from fedpareto.settings import plain
     from fedpareto.study import load_study
+    from fedpareto.study.table import plain
+    from fedpareto.study.write import put_section, save, to_toml
 
     figures = plain(measure(load_study(study_file).problem))  # type: ignore[arg-type]
     if write:
-        study_file.write_text(put_section(study_file.read_text("utf-8"), "cost", figures), encoding="utf-8")
-    click.echo(json.dumps(figures) if as_json else to_toml({"cost": figures}) + (f"\n\nwritten to {study_file}" if write else ""))
+        save(study_file, put_section(study_file.read_bytes().decode(), "cost", figures))
+    if as_json:
+        click.echo(json.dumps(figures))
+        return
+    click.echo(to_toml({"cost": figures}))
+    if write:
+        click.echo(f"\nwritten to {study_file}")
 
 
 @cli.command()

@@ -79,11 +79,11 @@ def pick(study_file: Path, db: Path | None, limits: tuple[str, ...], prefer: str
     from fedpareto.report import pick as pick_point
     from fedpareto.report.privacy import promises
     from fedpareto.report.text import as_plain, proxies, shown
-    from fedpareto.report.toml import fixed_study
+    from fedpareto.study.write import fixed_study
 
     seen = look_at(study_file, db)
     point, why = pick_point(seen, dict(map(limit_of, limits)), prefer)
-    text = fixed_study(seen.study.description, point.settings, f"{seen.study.name}-pick", repeats=5)
+    text = fixed_study(seen.study, point.settings)
     if output:
         output.write_text(text, encoding="utf-8")
     if as_json:

@@ -18,7 +18,7 @@ from fedpareto.report.points import Point, View, by_budget, pick, split_table
 from fedpareto.report.privacy import epsilon_heading, epsilon_text, guarantee_of, headline, promises, search_cost
 from fedpareto.report.svg import Series, chart, figure, legend
 from fedpareto.report.text import column, package_versions, proxies, short, shown, summary, thinned
-from fedpareto.report.toml import fixed_study
+from fedpareto.study.write import fixed_study
 from fedpareto.trials import Trial
 
 MOST_DRAWN = 800  # trials beside the front, so that the page stays small
@@ -242,5 +242,5 @@ def _reproduce(seen: View, trials: Sequence[Trial]) -> Html:
 def _ready(seen: View, point: Point | None) -> Html:
     if point is None or not {"training", "mechanism", "model"} <= set(seen.study.description):
         return Html("")
-    text = fixed_study(seen.study.description, point.settings, f"{seen.study.name}-pick", repeats=5)
+    text = fixed_study(seen.study, point.settings)
     return section("The choice as a study file", paragraph("It trains the point again, five times."), preformatted(text))

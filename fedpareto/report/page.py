@@ -22,7 +22,7 @@ from fedpareto.report.figures import MOST_CLIENTS
 from fedpareto.report.points import Point, View, split_table
 from fedpareto.report.privacy import SEEN_BY, headline, statements
 from fedpareto.report.text import column, package_versions, proxies, summary
-from fedpareto.report.toml import fixed_study, to_toml
+from fedpareto.study.write import fixed_study, to_toml
 
 SCRIPTS = ("data.js", "charts.js", "front.js", "parallel.js", "panels.js", "page.js")
 MANY = 3000  # points beyond which measures keep four digits, to stay small
@@ -168,7 +168,7 @@ def _template(seen: View) -> str:
     if not seen.points or not {"training", "mechanism", "model"} <= set(seen.study.description):
         return ""
     slots = {name: f"⟦{name}⟧" for name in seen.points[0].settings}
-    return fixed_study(seen.study.description, slots, f"{seen.study.name}-pick", repeats=5)
+    return fixed_study(seen.study, slots)
 
 
 def _commands(seen: View) -> list[str]:

@@ -17,7 +17,7 @@ import pytest
 from fedpareto import load_study, pick, run, view, write_page
 from fedpareto.errors import SettingError
 from fedpareto.report.page import page, page_data
-from fedpareto.report.toml import fixed_study
+from fedpareto.study.write import fixed_study
 
 from .pages import address, made_up, proxied
 from .test_points import study, trials
@@ -255,7 +255,7 @@ def test_what_is_copied_is_the_picked_point_as_toml_and_as_python(tabs, finished
     tab.locator("#copy-toml").click()
     tab.get_by_text("Copied").wait_for()
     copied = tab.evaluate("navigator.clipboard.readText()")
-    ours = fixed_study(study.description, point.settings, "tiny-pick", repeats=5)
+    ours = fixed_study(study, point.settings)
     assert tomllib.loads(copied) == tomllib.loads(ours)
     again = finished_study.with_name("again.toml")
     again.write_text(copied)

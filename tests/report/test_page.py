@@ -23,7 +23,7 @@ from fedpareto.report.figures import PLOTS, write_figures
 from fedpareto.report.page import page, page_data
 from fedpareto.report.points import split_table
 from fedpareto.report.progress import progress
-from fedpareto.report.toml import to_toml
+from fedpareto.study.write import to_toml
 
 from .pages import made_up
 from .test_points import study, trials

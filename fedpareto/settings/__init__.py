@@ -1,0 +1,35 @@
+"""Settings: frozen dataclasses whose fields hold a number, or a range that is searched.
+
+`declare` says what a field may hold, `naming` by which name a point knows it, `own` finds what
+users name by a dotted path. How settings are read from a study file is `fedpareto.study`.
+"""
+
+from fedpareto.settings.declare import WORDS, Real, Rule, Whole, kind_of, rule_of, setting
+from fedpareto.settings.naming import (
+    fixed,
+    largest,
+    least,
+    link_names,
+    named,
+    numbered,
+    searched,
+)
+from fedpareto.settings.own import imported
+
+__all__ = [
+    "WORDS",
+    "Real",
+    "Rule",
+    "Whole",
+    "fixed",
+    "imported",
+    "kind_of",
+    "largest",
+    "least",
+    "link_names",
+    "named",
+    "numbered",
+    "rule_of",
+    "searched",
+    "setting",
+]

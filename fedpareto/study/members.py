@@ -1,0 +1,126 @@
+"""Sections whose name says what they hold: the model, the mechanism, the optimizer."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from fedpareto.errors import Fault, SettingError
+from fedpareto.federation import Own
+from fedpareto.mechanisms import Chain
+from fedpareto.settings import imported, link_names
+from fedpareto.space import Variable
+from fedpareto.study.sections import FAMILIES, METHODS
+from fedpareto.study.table import as_range, hint, plain, read, refuse_unknown
+
+
+def member(family: str, section: Mapping[str, Any], where: str, faults: list[Fault]) -> Any:
+    """Return what a section names, with its settings; on any fault, add to faults and return None."""
+    name = section.get("name")
+    if not isinstance(name, str):
+        faults.append(_unnamed(name, FAMILIES[family], where))
+        return None
+    rest = {key: value for key, value in section.items() if key != "name"}
+    if family == "mechanism" and name == "chain":
+        return _chain(rest, where, faults)
+    try:
+        cls = _find(name, FAMILIES[family], faults)
+        if family == "model" and _is_own_module(name, cls):
+            return Own(name, json.dumps(rest))
+        _must_be_member(name, cls, family)
+    except SettingError as error:
+        faults.append(Fault(f"{where}.name", str(error)))
+        return None
+    return read(cls, rest, where, faults)
+
+
+def member_table(
+    section: Mapping[str, Any], made: Any, choose: Callable[[Variable], Any] = as_range
+) -> dict[str, Any]:
+    """Return the table of a study file that holds a member with all its settings.
+
+    section is the table that it was read from. choose says what is written for a variable.
+    """
+    if isinstance(made, Chain):
+        pairs = zip(section["links"], made.links, strict=True)
+        return {
+            "name": section["name"],
+            "links": [member_table(table, link, choose) for table, link in pairs],
+        }
+    held = json.loads(made.arguments) if isinstance(made, Own) else plain(made, choose)
+    return {"name": section["name"], **held}
+
+
+def key_of(key: str, mechanism: Any) -> str:
+    """Return where in the file a setting stands that is named as a point knows it.
+
+    Of a chain, mechanism.bits_2 is mechanism.links.2.bits.
+    """
+    section, _, name = key.partition(".")
+    if section != "mechanism" or not isinstance(mechanism, Chain):
+        return key
+    for place, names in enumerate(link_names(mechanism.links), 1):
+        for own, known in names.items():
+            if known == name:
+                return f"mechanism.links.{place}.{own}"
+    return key
+
+
+def _unnamed(found: Any, known: Iterable[str], where: str) -> Fault:
+    shown = "nothing" if found is None else repr(found)
+    return Fault(
+        f"{where}.name",
+        f"must name one of {', '.join(sorted(known))}, or your own as 'package.module:Name'; "
+        f"found {shown}.",
+    )
+
+
+def _chain(rest: Mapping[str, Any], where: str, faults: list[Fault]) -> Chain | None:
+    """Return a chain of the mechanisms in links = [{name = ..., ...}, ...]."""
+    refuse_unknown(rest, ["links"], where, faults)
+    links = rest.get("links")
+    tables = isinstance(links, list) and all(isinstance(link, dict) for link in links)
+    if not links or not tables:
+        faults.append(
+            Fault(
+                f"{where}.links",
+                "must be a list of at least one mechanism, each a table with its name such as "
+                f'{{name = "quantization", bits = 8}}, found {links!r}.',
+            )
+        )
+        return None
+    made = [_link(link, f"{where}.links.{i}", faults) for i, link in enumerate(links, 1)]
+    return None if None in made else Chain(tuple(made))
+
+
+def _link(section: Mapping[str, Any], where: str, faults: list[Fault]) -> Any:
+    if section.get("name") != "chain":
+        return member("mechanism", section, where, faults)
+    message = "must not be a chain within a chain, found one. Write its links in its place."
+    faults.append(Fault(f"{where}.name", message))
+    return None
+
+
+def _find(name: str, family: Mapping[str, type], faults: list[Fault]) -> Any:
+    """Return the class a name stands for: one of the family, or the user's own by dotted path."""
+    if name in family:
+        return family[name]
+    if ":" not in name:
+        raise SettingError(f"there is no {name!r}. {hint(name, family, faults)}".rstrip())
+    return imported(name)
+
+
+def _is_own_module(name: str, cls: Any) -> bool:
+    return ":" in name and callable(cls) and not dataclasses.is_dataclass(cls)
+
+
+def _must_be_member(name: str, cls: Any, family: str) -> None:
+    settings = isinstance(cls, type) and dataclasses.is_dataclass(cls)
+    if not settings or not hasattr(cls, METHODS[family]):
+        also = " or an nn.Module" if family == "model" else ""
+        raise SettingError(
+            f"{name!r} must be a dataclass of settings with a method {METHODS[family]!r}{also}, "
+            f"found {cls!r}."
+        )

@@ -1,0 +1,163 @@
+"""Read a study file into a Study; all its faults are reported at once, each with its line."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedpareto.errors import Fault, SettingError, StudyError, did_you_mean
+from fedpareto.federation import Data, Federation
+from fedpareto.settings import named, searched
+from fedpareto.study.lines import line_of, lines_of
+from fedpareto.study.members import key_of, member, member_table
+from fedpareto.study.objectives import objective_tables, read_objectives
+from fedpareto.study.sections import FAMILIES, PLAIN, SECTIONS, Head
+from fedpareto.study.study import Study, encrypted
+from fedpareto.study.table import plain, read, refuse_unknown
+
+
+def load_study(
+    path: str | Path, budget: int | None = None, seed: int | None = None, encrypt: bool = False
+) -> Study:
+    """Read a study file; budget and seed stand in for the file's own.
+
+    With encrypt, the encryption of its mechanism is run and not only charged.
+    """
+    path = Path(path)
+    text, table = _parsed(path)
+    _import_from(path.parent)
+    given = {"budget": budget, "seed": seed}
+    given = {key: value for key, value in given.items() if value is not None}
+    faults: list[Fault] = []
+    study = _built(table | given, path, faults)
+    if study is None:
+        raise StudyError(str(path), _placed(faults, text, given))
+    return encrypted(study) if encrypt else study
+
+
+def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the text of a file, and what it says as TOML."""
+    try:
+        text = path.read_bytes().decode()
+        return text, tomllib.loads(text)
+    except FileNotFoundError:
+        near = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+        hint = did_you_mean(path.name, near) if near else "Check the path."
+        fault = Fault("file", f"must exist, found nothing there. {hint}")
+    except (OSError, UnicodeDecodeError) as error:
+        fault = Fault("file", f"must be a readable TOML text file, found: {error}.")
+    except RecursionError:
+        message = "must be TOML with few brackets inside one another, found too many."
+        fault = Fault("syntax", message)
+    except ValueError as error:  # TOMLDecodeError among them
+        fault = Fault("syntax", f"must be TOML, found: {error}.")
+    raise StudyError(str(path), [fault])
+
+
+def _import_from(folder: Path) -> None:
+    """Let Python import what lies in a folder: the user's own beside the study file."""
+    place = str(folder.resolve())
+    if place not in sys.path:
+        sys.path.append(place)
+
+
+def _placed(faults: list[Fault], text: str, given: Mapping[str, Any]) -> list[Fault]:
+    """Return the faults with their lines; those of what the command line gave, as its options."""
+    lines = lines_of(text)
+    return [
+        Fault(f"--{f.key}", f.message) if f.key in given else replace(f, line=line_of(lines, f.key))
+        for f in faults
+    ]
+
+
+def _built(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | None:
+    """Return the study that a file describes; on any fault, add to faults and return None."""
+    sections = _sections(table, faults)
+    head = _head(table, faults)
+    held: dict[str, Any]
+    held = {name: read(cls, sections[name], name, faults) for name, cls in PLAIN.items()}
+    held |= {name: member(name, sections[name], name, faults) for name in FAMILIES}
+    objectives = read_objectives(sections["objectives"], held["privacy"], held["mechanism"], faults)
+    _refuse_shared_names(held, faults)
+    if head is None or faults:
+        return None
+    try:
+        problem = Federation(
+            data=_located(held["data"], path.parent),
+            model=held["model"],
+            training=held["training"],
+            mechanism=held["mechanism"],
+            objectives=objectives,
+            block=head.block or held["optimizer"].batch,
+            privacy=held["privacy"],
+            cost=held["cost"],
+        )
+    except SettingError as error:
+        key, _, message = str(error).partition(": ")
+        faults.append(Fault(key_of(key, held["mechanism"]), message))
+        return None
+    head = replace(head, name=head.name or path.stem, block=problem.block)
+    description = {
+        **plain(head),
+        "data": plain(held["data"]),
+        "model": member_table(sections["model"], held["model"]),
+        "training": plain(held["training"]),
+        "mechanism": member_table(sections["mechanism"], held["mechanism"]),
+        "privacy": plain(held["privacy"]),
+        "cost": plain(held["cost"]),
+        "objectives": objective_tables(objectives),
+        "optimizer": member_table(sections["optimizer"], held["optimizer"]),
+    }
+    optimizer = held["optimizer"]
+    return Study(
+        head.name, problem, optimizer, head.budget, head.seed, head.repeats, path, description
+    )
+
+
+def _sections(table: Mapping[str, Any], faults: list[Fault]) -> dict[str, dict[str, Any]]:
+    """Return every section of a file, an empty one where it is left out or no table."""
+    sections = {}
+    for name in SECTIONS:
+        found = table.get(name, {})
+        if not isinstance(found, dict):
+            message = f"must be a table, found {found!r}. Write it as [{name}]."
+            faults.append(Fault(name, message))
+            found = {}
+        sections[name] = found
+    sections["optimizer"] = {"name": "bayesian"} | sections["optimizer"]
+    return sections
+
+
+def _head(table: Mapping[str, Any], faults: list[Fault]) -> Head | None:
+    """Return the keys at the top of a file."""
+    keys = Head.__dataclass_fields__
+    refuse_unknown(table, [*keys, *SECTIONS], "", faults)
+    return read(Head, {key: value for key, value in table.items() if key in keys}, "", faults)
+
+
+def _located(data: Data, folder: Path) -> Data:
+    """Return the data with the path of a file that lies beside the study file."""
+    beside = folder.resolve() / data.name
+    if data.name.endswith(".npz") and beside.is_file():
+        return replace(data, name=str(beside))
+    return data
+
+
+def _refuse_shared_names(held: Mapping[str, Any], faults: list[Fault]) -> None:
+    """Refuse settings of two sections with one name: a point could not tell them apart."""
+    training = [] if held["training"] is None else list(named(held["training"]))
+    mechanism = [] if held["mechanism"] is None else list(named(held["mechanism"]))
+    model = [] if held["model"] is None else [v.name for v in searched(held["model"])]
+    for section, other, mine, theirs in (
+        ("mechanism", "training", mechanism, training),
+        ("model", "training", model, training),
+        ("model", "mechanism", model, mechanism),
+    ):
+        for name in mine:
+            if name in theirs:
+                message = f"must have a name of its own, found one that [{other}] has: {name}."
+                faults.append(Fault(key_of(f"{section}.{name}", held["mechanism"]), message))

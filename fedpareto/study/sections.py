@@ -1,0 +1,92 @@
+"""The sections of a study file, and which settings each of them holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fedpareto.federation import MODELS, Cost, Data, Training
+from fedpareto.mechanisms import MECHANISMS
+from fedpareto.optimizers import OPTIMIZERS
+from fedpareto.privacy import Privacy
+from fedpareto.settings import setting
+
+
+@dataclass(frozen=True)
+class Head:
+    """The keys at the top of a study file."""
+
+    name: str = setting(
+        "", help="what the study is called; the file's name if left out", search=False
+    )
+    seed: int = setting(
+        0,
+        help="where every random number comes from",
+        at_least=0,
+        at_most=2**63 - 1,
+        search=False,
+    )
+    budget: int = setting(
+        200,
+        help="how many trials in all; raise it to continue",
+        at_least=1,
+        at_most=10_000_000,
+        search=False,
+    )
+    repeats: int = setting(
+        1,
+        help="how often each trial is trained, each time with its own seed",
+        at_least=1,
+        at_most=10_000,
+        search=False,
+    )
+    block: int = setting(
+        0,
+        help="how many federations train in one pass; 0 for the optimizer's batch",
+        at_least=0,
+        at_most=100_000,
+        search=False,
+    )
+
+
+@dataclass(frozen=True)
+class ObjectiveTable:
+    """The keys of one objective."""
+
+    measure: str = setting(
+        "", help="which measure; the objective's own name if left out", search=False
+    )
+    case: str = setting(
+        "average",
+        help="over clients (Kang 2023, Def. 5) or for the worst client (Def. 6)",
+        options=("average", "worst"),
+        search=False,
+    )
+    limit: float | None = setting(None, help="what the objective must not exceed", search=False)
+    penalty: float = setting(
+        20.0,
+        help="weight α of exceeding the limit (Kang 2023, Eq. 8)",
+        at_least=0,
+        at_most=1e12,
+        search=False,
+    )
+    reference: float | None = setting(
+        None,
+        help="component of the hypervolume reference point; the measure's largest value if left "
+        "out, else the limit",
+        search=False,
+    )
+
+
+# Sections with the same keys in every study.
+PLAIN: dict[str, type] = {"data": Data, "training": Training, "privacy": Privacy, "cost": Cost}
+
+# Sections whose `name` says which settings they hold: one of a family, or the user's own.
+FAMILIES: dict[str, Mapping[str, type]] = {
+    "model": MODELS,
+    "mechanism": MECHANISMS,
+    "optimizer": OPTIMIZERS,
+}
+METHODS = {"model": "build", "mechanism": "protect", "optimizer": "propose"}  # what a member has
+
+SECTIONS = (*PLAIN, *FAMILIES, "objectives")

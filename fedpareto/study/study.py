@@ -1,0 +1,85 @@
+"""A study: a problem, an optimizer and how far to go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from fedpareto.errors import SettingError
+from fedpareto.mechanisms import Chain, links_of
+from fedpareto.optimizers import Optimizer
+from fedpareto.problem import Problem
+from fedpareto.study.table import plain
+
+
+@dataclass(frozen=True)
+class Study:
+    """A problem, an optimizer and how far to go."""
+
+    name: str
+    problem: Problem
+    optimizer: Optimizer
+    budget: int
+    seed: int = 0
+    repeats: int = 1
+    path: Path | None = None
+    description: dict[str, Any] = field(default_factory=dict)  # the file in full, with defaults
+
+    def __post_init__(self) -> None:
+        for key, found, least in (
+            ("budget", self.budget, 1),
+            ("repeats", self.repeats, 1),
+            ("seed", self.seed, 0),
+        ):
+            if found < least:
+                raise SettingError(
+                    f"study {self.name}: {key} must be at least {least}, found {found}."
+                )
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What makes it this study: everything but its name and how far to go."""
+        if not self.description:
+            optimizer = {"name": type(self.optimizer).__name__, **plain(self.optimizer)}
+            return {
+                "seed": self.seed,
+                "repeats": self.repeats,
+                "problem": plain(self.problem),
+                "optimizer": optimizer,
+            }
+        kept = {k: v for k, v in self.description.items() if k not in ("name", "budget")}
+        tables = self.description["objectives"].items()
+        return kept | {
+            "objectives": [{"name": name, **table} for name, table in tables]
+        }  # in order
+
+
+@runtime_checkable
+class Encrypting(Protocol):
+    """A mechanism that can run its encryption, and not only charge for it."""
+
+    @property
+    def encrypt(self) -> bool: ...
+
+
+def encrypted(study: Study) -> Study:
+    """Return the study with its encryption run and not only charged.
+
+    The models are the same, so it is the same study.
+    """
+    problem: Any = study.problem
+    links = links_of(problem.mechanism)
+    if not any(isinstance(link, Encrypting) for link in links):
+        name = study.description["mechanism"]["name"]
+        raise SettingError(f"--encrypt: must go with a mechanism that encrypts, found {name}.")
+    made = tuple(_encrypting(link) for link in links)
+    chained = isinstance(problem.mechanism, Chain)
+    mechanism = replace(problem.mechanism, links=made) if chained else made[0]
+    return replace(study, problem=replace(problem, mechanism=mechanism))
+
+
+def _encrypting(link: Any) -> Any:
+    if not isinstance(link, Encrypting):
+        return link
+    return replace(link, encrypt=True)  # type: ignore[type-var]
