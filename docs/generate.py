@@ -1,6 +1,6 @@
 """Write docs/reference.md from the code: every key of a study file, every measure, every command, every table.
 
-    python docs/generate.py
+python docs/generate.py
 """
 
 from __future__ import annotations
@@ -27,8 +27,16 @@ def keys(cls: type) -> str:
     for field in dataclasses.fields(cls):
         rule = rule_of(field)
         default = field.default
-        left_out = "must be given" if default is dataclasses.MISSING else "none" if default is None else f"`{shown(default)}`"
-        rows.append(f"| `{field.name}` | {rule.help} | {value(kind_of(hints[field.name]), rule)} | {left_out} |")
+        left_out = (
+            "must be given"
+            if default is dataclasses.MISSING
+            else "none"
+            if default is None
+            else f"`{shown(default)}`"
+        )
+        rows.append(
+            f"| `{field.name}` | {rule.help} | {value(kind_of(hints[field.name]), rule)} | {left_out} |"
+        )
     return "\n".join(rows) if len(rows) > 2 else "No settings."
 
 
@@ -39,7 +47,13 @@ def shown(default: object) -> str:
 def value(kind: type, rule) -> str:
     if rule.options:
         return ", ".join(f"`{o}`" for o in rule.options)
-    low = f"≥ {rule.at_least:g}" if rule.at_least is not None else f"> {rule.above:g}" if rule.above is not None else ""
+    low = (
+        f"≥ {rule.at_least:g}"
+        if rule.at_least is not None
+        else f"> {rule.above:g}"
+        if rule.above is not None
+        else ""
+    )
     high = f"≤ {rule.at_most:,.12g}" if rule.at_most is not None else ""
     searched = "; **can be searched**" if rule.search and kind in (float, int) else ""
     return ", ".join(filter(None, [WORDS[kind], low, high])) + searched
@@ -56,8 +70,13 @@ def measures() -> str:
 def commands() -> str:
     out = []
     for name, command in sorted(cli.commands.items()):
-        context = click.Context(command, info_name=f"fedpareto {name}", max_content_width=100, terminal_width=100,
-                                help_option_names=["-h", "--help"])
+        context = click.Context(
+            command,
+            info_name=f"fedpareto {name}",
+            max_content_width=100,
+            terminal_width=100,
+            help_option_names=["-h", "--help"],
+        )
         out.append(f"### fedpareto {name}\n\n```text\n{command.get_help(context)}\n```")
     return "\n\n".join(out)
 
@@ -69,17 +88,38 @@ def schema() -> str:
 
 def reference() -> str:
     """Return the whole page."""
-    parts = ["# Reference", "Written by `python docs/generate.py` from the code; a test keeps it current.", "## Study file",
-             "A range is searched, a number is fixed. A range is `[low, high]`, `{ low = ..., high = ..., log = true }` or "
-             "`{ choices = [...] }`. A `name` may also be your own dataclass, as `\"package.module:Name\"`.",
-             "### At the top", keys(Head), "### [data]", keys(Data), "### [training]", keys(Training)]
+    parts = [
+        "# Reference",
+        "Written by `python docs/generate.py` from the code; a test keeps it current.",
+        "## Study file",
+        "A range is searched, a number is fixed. A range is `[low, high]`, `{ low = ..., high = ..., log = true }` or "
+        '`{ choices = [...] }`. A `name` may also be your own dataclass, as `"package.module:Name"`.',
+        "### At the top",
+        keys(Head),
+        "### [data]",
+        keys(Data),
+        "### [training]",
+        keys(Training),
+    ]
     for family, members in FAMILIES.items():
         for name, cls in sorted(members.items()):
-            parts += [f"### [{family}] name = \"{name}\"", (cls.__doc__ or "").splitlines()[0], keys(cls)]
-    parts += ["### [objectives.NAME]", "One table per objective, in the order in which they are shown; all are minimised.",
-              keys(ObjectiveTable), "## Measures", measures(), "## Commands", commands(), "## Database",
-              "One SQLite file per study. The rows are the whole state; finished trials never change.",
-              f"```sql\n{schema()}\n```"]
+            parts += [
+                f'### [{family}] name = "{name}"',
+                (cls.__doc__ or "").splitlines()[0],
+                keys(cls),
+            ]
+    parts += [
+        "### [objectives.NAME]",
+        "One table per objective, in the order in which they are shown; all are minimised.",
+        keys(ObjectiveTable),
+        "## Measures",
+        measures(),
+        "## Commands",
+        commands(),
+        "## Database",
+        "One SQLite file per study. The rows are the whole state; finished trials never change.",
+        f"```sql\n{schema()}\n```",
+    ]
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,6 +1,6 @@
 """Three clients add their updates under encryption: the server sums what it cannot read.
 
-    python examples/encrypt_by_hand.py
+python examples/encrypt_by_hand.py
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ mean = dequantise(sums, clip, codec.magnitude, total.terms)
 
 exact = bool((sums == sum(whole)).all())
 print(f"the decrypted sum is exact: {exact}")
-print(f"largest error of the mean update: {np.abs(mean - updates.mean(0)).max():.1e}, one step is {clip / codec.magnitude:.1e}")
-print(f"{len(sent[0]) / 1000:.2f} bytes a value, {codec.slot} bits each, values from -{codec.magnitude} to {codec.magnitude}")
+print(
+    f"largest error of the mean update: {np.abs(mean - updates.mean(0)).max():.1e}, one step is {clip / codec.magnitude:.1e}"
+)
+print(
+    f"{len(sent[0]) / 1000:.2f} bytes a value, {codec.slot} bits each, values from -{codec.magnitude} to {codec.magnitude}"
+)
 if not exact:
     raise SystemExit("the sums differ")

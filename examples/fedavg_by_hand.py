@@ -23,12 +23,20 @@ from fedpareto.mechanisms import Randomization
 from fedpareto.noise import Noise
 
 
-def train(setup: Setup, learning_rate: float, sample_ratio: float, sigma: float, clipping_norm: float,
-          rounds: int) -> tuple[nn.Module, list[float], list[float]]:
+def train(
+    setup: Setup,
+    learning_rate: float,
+    sample_ratio: float,
+    sigma: float,
+    clipping_norm: float,
+    rounds: int,
+) -> tuple[nn.Module, list[float], list[float]]:
     """Return the final model, and its test loss and test error after every round."""
     data, training, seed = setup.data, setup.training, setup.seed
     model, split = setup.model.build(data.shape, data.classes), setup.train_split()
-    nn.utils.vector_to_parameters(nn.utils.parameters_to_vector(setup.initial(setup.model)), model.parameters())
+    nn.utils.vector_to_parameters(
+        nn.utils.parameters_to_vector(setup.initial(setup.model)), model.parameters()
+    )
     images = torch.from_numpy(data.x_train) * data.scale
     labels = torch.from_numpy(data.y_train)
     losses, errors = [], []

@@ -39,7 +39,11 @@ def prune(update, linear, prune_rate=None, threshold=None, model=None, of="updat
         dropped = {i for i in range(len(sent)) if linear[i] and abs(sent[i]) < threshold}
     thin = np.array([0.0 if i in dropped else v for i, v in enumerate(sent)])
     count = len(sent) - len(dropped)
-    return (thin if of == "update" else thin - model), 32 * count + _index_bits(count, len(sent)), dropped
+    return (
+        (thin if of == "update" else thin - model),
+        32 * count + _index_bits(count, len(sent)),
+        dropped,
+    )
 
 
 def quantize(update, bits, uniform=None, dropped=()):

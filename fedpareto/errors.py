@@ -77,8 +77,10 @@ class MissingPackage(FedparetoError):
     """An optional package is needed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs the package {package}, which is not installed. "
-                         f"Install it: pip install 'fedpareto[{extra}]'")
+        super().__init__(
+            f"{purpose} needs the package {package}, which is not installed. "
+            f"Install it: pip install 'fedpareto[{extra}]'"
+        )
 
 
 @dataclass(frozen=True)

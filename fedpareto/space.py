@@ -32,10 +32,22 @@ def _must(holds: bool, name: str, rule: str, found: object) -> None:
 
 def _check_range(name: str, low: float, high: float, log: bool) -> None:
     if not all(abs(end) <= sys.float_info.max for end in (low, high)):
-        found = [str(end) if isinstance(end, float) or end.bit_length() < 1024 else f"{end.bit_length()} bits" for end in (low, high)]
-        raise SettingError(f"{name}: both ends of a range must be finite, found [{', '.join(found)}].")
+        found = [
+            str(end)
+            if isinstance(end, float) or end.bit_length() < 1024
+            else f"{end.bit_length()} bits"
+            for end in (low, high)
+        ]
+        raise SettingError(
+            f"{name}: both ends of a range must be finite, found [{', '.join(found)}]."
+        )
     _must(low < high, name, "a range must have low < high", f"[{low}, {high}]")
-    _must(math.isfinite(high - low), name, "a range must be narrower than the largest number", f"[{low}, {high}]")
+    _must(
+        math.isfinite(high - low),
+        name,
+        "a range must be narrower than the largest number",
+        f"[{low}, {high}]",
+    )
     _must(not log or low > 0, name, "a log range must have low > 0", f"low = {low}")
 
 
@@ -51,7 +63,12 @@ class Float:
     def __post_init__(self) -> None:
         _check_range(self.name, self.low, self.high, self.log)
         narrow = (self.high - self.low) / max(abs(self.low), abs(self.high)) < 1e-9
-        _must(not narrow, self.name, "a range must be wider than a billionth of its ends", f"[{self.low}, {self.high}]")
+        _must(
+            not narrow,
+            self.name,
+            "a range must be wider than a billionth of its ends",
+            f"[{self.low}, {self.high}]",
+        )
 
     @property
     def size(self) -> None:
@@ -69,9 +86,16 @@ class Float:
         return min(max(value, self.low), self.high)
 
     def encode(self, value: float) -> float:
-        _must(self.low <= value <= self.high, self.name, f"must lie in [{self.low}, {self.high}]", value)
+        _must(
+            self.low <= value <= self.high,
+            self.name,
+            f"must lie in [{self.low}, {self.high}]",
+            value,
+        )
         if self.log:
-            return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
+            return (math.log(value) - math.log(self.low)) / (
+                math.log(self.high) - math.log(self.low)
+            )
         return (value - self.low) / (self.high - self.low)
 
 
@@ -85,8 +109,12 @@ class Integer:
     log: bool = False
 
     def __post_init__(self) -> None:
-        _must(max(abs(self.low), abs(self.high)) <= LARGEST, self.name, f"a range of whole numbers must lie within ±{LARGEST:.0e}",
-              "larger ones")
+        _must(
+            max(abs(self.low), abs(self.high)) <= LARGEST,
+            self.name,
+            f"a range of whole numbers must lie within ±{LARGEST:.0e}",
+            "larger ones",
+        )
         _check_range(self.name, self.low, self.high, self.log)
 
     @property
@@ -105,7 +133,12 @@ class Integer:
         return min(max(value, self.low), self.high)
 
     def encode(self, value: int) -> float:
-        _must(self.low <= value <= self.high, self.name, f"must lie in [{self.low}, {self.high}]", value)
+        _must(
+            self.low <= value <= self.high,
+            self.name,
+            f"must lie in [{self.low}, {self.high}]",
+            value,
+        )
         low, high = self._edges()
         return ((math.log(value) if self.log else value) - low) / (high - low)
 
@@ -118,8 +151,18 @@ class Choice:
     choices: tuple[Any, ...]
 
     def __post_init__(self) -> None:
-        _must(len(self.choices) >= 2, self.name, "a choice must list at least two values", list(self.choices))
-        _must(len(set(self.choices)) == len(self.choices), self.name, "choices must differ", list(self.choices))
+        _must(
+            len(self.choices) >= 2,
+            self.name,
+            "a choice must list at least two values",
+            list(self.choices),
+        )
+        _must(
+            len(set(self.choices)) == len(self.choices),
+            self.name,
+            "choices must differ",
+            list(self.choices),
+        )
 
     @property
     def size(self) -> int:

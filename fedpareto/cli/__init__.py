@@ -29,7 +29,10 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
-        _fail(f"{error.filename or 'output'}: must be readable and writable, found: {error.strerror}.", 2)
+        _fail(
+            f"{error.filename or 'output'}: must be readable and writable, found: {error.strerror}.",
+            2,
+        )
 
 
 def _fail(message: str, status: int) -> None:

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from fedpareto.study import Study
 
 study_argument = click.argument("study_file", metavar="STUDY", type=click.Path(path_type=Path))
-db_option = click.option("--db", type=click.Path(path_type=Path), help="The study's database; STUDY with .db if left out.")
+db_option = click.option(
+    "--db",
+    type=click.Path(path_type=Path),
+    help="The study's database; STUDY with .db if left out.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
@@ -76,7 +80,9 @@ def whole_numbers(name: str, text: str | None) -> list[int] | None:
     try:
         return None if text is None else [int(part) for part in text.split(",")]
     except ValueError:
-        raise SettingError(f"{name}: must be a whole number, or several with commas, found {text!r}.") from None
+        raise SettingError(
+            f"{name}: must be a whole number, or several with commas, found {text!r}."
+        ) from None
 
 
 def numbers(name: str, text: str) -> list[float]:

@@ -33,11 +33,18 @@ class Codec:
     degree: int = 1
 
     def __post_init__(self) -> None:
-        limits = {"key_bits": (16, 65536), "batch": (1, 2**20), "clients": (1, MOST_CLIENTS), "degree": (1, 2)}
+        limits = {
+            "key_bits": (16, 65536),
+            "batch": (1, 2**20),
+            "clients": (1, MOST_CLIENTS),
+            "degree": (1, 2),
+        }
         for name, (low, high) in limits.items():
             found = getattr(self, name)
             if isinstance(found, bool) or not isinstance(found, int) or not low <= found <= high:
-                raise SettingError(f"{name}: must be a whole number from {low} to {high}, found {found!r}.")
+                raise SettingError(
+                    f"{name}: must be a whole number from {low} to {high}, found {found!r}."
+                )
         if self.batch > self.most_batch:
             raise CapacityError(self._too_many())
 
@@ -74,24 +81,33 @@ class Codec:
         """Return the plaintexts, signed, of whole numbers [V] from -Q to Q; the last is filled up with zeros."""
         check_numbers("pack", values, self.magnitude)
         digits = np.full(self.count(len(values)) * self.batch, self.magnitude, np.uint64)
-        digits[: len(values)] += values.astype(np.uint64)  # modulo 2^64, so that negative ones subtract
+        digits[: len(values)] += values.astype(
+            np.uint64
+        )  # modulo 2^64, so that negative ones subtract
         words = self._words(np.ascontiguousarray(digits.reshape(-1, self.batch).T))
         shift, whole = self.magnitude * self._ones, np.ascontiguousarray(words.T).tobytes()
         size = 8 * len(words)
-        return [int.from_bytes(whole[i : i + size], "little") - shift for i in range(0, len(whole), size)]
+        return [
+            int.from_bytes(whole[i : i + size], "little") - shift
+            for i in range(0, len(whole), size)
+        ]
 
     def unpack(self, plaintexts: Sequence[int], terms: int, length: int) -> Numbers:
         """Return the sums [length] that signed plaintexts hold, each the sum of `terms` packed ones."""
         if not 1 <= terms <= self.clients:
             raise SettingError(f"unpack: terms must be from 1 to {self.clients}, found {terms}.")
         if len(plaintexts) != self.count(length):
-            raise SettingError(f"unpack: {length} values must lie in {self.count(length)} plaintexts, found {len(plaintexts)}.")
+            raise SettingError(
+                f"unpack: {length} values must lie in {self.count(length)} plaintexts, found {len(plaintexts)}."
+            )
         bound = terms * self.magnitude
         shift, size = bound * self._ones, 8 * self._word_count
         shifted = [int(p) + shift for p in plaintexts]
         if any(v < 0 or v.bit_length() > self.slot * self.batch for v in shifted):
             raise DecodeOverflow(self._overflow(terms))
-        words = np.frombuffer(b"".join(v.to_bytes(size, "little") for v in shifted), "<u8").reshape(-1, self._word_count)
+        words = np.frombuffer(b"".join(v.to_bytes(size, "little") for v in shifted), "<u8").reshape(
+            -1, self._word_count
+        )
         words = np.ascontiguousarray(words.T)  # [words, plaintexts]
         digits = self._digits(words)  # [batch, plaintexts]
         if (digits > 2 * bound).any() or (self._words(digits) != words).any():
@@ -132,20 +148,40 @@ class Codec:
 
     def _too_many(self) -> str:
         bits = self.least_slot * self.batch
-        doubled = f", degree 2 (at most {2 * self.capacity // self.least_slot})" if self.degree == 1 and 2 * self.capacity >= bits else ""
-        return (f"batch: must be at most {self.most_batch} for a key of {self.key_bits} bits, {self.clients} clients and degree "
-                f"{self.degree}, found {self.batch}. Take a smaller one{doubled} or a key of at least {-(-bits // self.degree) + 1} bits.")
+        doubled = (
+            f", degree 2 (at most {2 * self.capacity // self.least_slot})"
+            if self.degree == 1 and 2 * self.capacity >= bits
+            else ""
+        )
+        return (
+            f"batch: must be at most {self.most_batch} for a key of {self.key_bits} bits, {self.clients} clients and degree "
+            f"{self.degree}, found {self.batch}. Take a smaller one{doubled} or a key of at least {-(-bits // self.degree) + 1} bits."
+        )
 
     def _overflow(self, terms: int) -> str:
-        return (f"unpack: every sum of {terms} values must lie within ±{terms * self.magnitude} and fill the slots of {self!r}, found "
-                "other bits. More updates were added than counted, the key is another one, or a ciphertext was changed.")
+        return (
+            f"unpack: every sum of {terms} values must lie within ±{terms * self.magnitude} and fill the slots of {self!r}, found "
+            "other bits. More updates were added than counted, the key is another one, or a ciphertext was changed."
+        )
 
 
 def check_numbers(where: str, values: Numbers, magnitude: int) -> None:
     """Refuse anything but a vector of whole numbers from -magnitude to magnitude."""
-    if not isinstance(values, np.ndarray) or values.ndim != 1 or not np.issubdtype(values.dtype, np.signedinteger):
-        found = f"{values.dtype} {list(values.shape)}" if isinstance(values, np.ndarray) else type(values).__name__
-        raise SettingError(f"{where}: values must be a vector of signed whole numbers, found {found}. Quantise them first.")
+    if (
+        not isinstance(values, np.ndarray)
+        or values.ndim != 1
+        or not np.issubdtype(values.dtype, np.signedinteger)
+    ):
+        found = (
+            f"{values.dtype} {list(values.shape)}"
+            if isinstance(values, np.ndarray)
+            else type(values).__name__
+        )
+        raise SettingError(
+            f"{where}: values must be a vector of signed whole numbers, found {found}. Quantise them first."
+        )
     if len(values) and max(int(values.max()), -int(values.min())) > magnitude:
-        raise SettingError(f"{where}: values must lie within ±{magnitude}, found {int(values.min())} to {int(values.max())}. Quantise them "
-                           "with this codec's magnitude.")
+        raise SettingError(
+            f"{where}: values must lie within ±{magnitude}, found {int(values.min())} to {int(values.max())}. Quantise them "
+            "with this codec's magnitude."
+        )

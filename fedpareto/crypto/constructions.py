@@ -39,7 +39,10 @@ class OwnerFixedBase:
         out: list[int] = []
         for start in range(0, len(plaintexts), BLOCK):
             block = list(map(gmp().mpz, plaintexts[start : start + BLOCK]))
-            out += [int(self._recombine(x, y)) for x, y in zip(self._p(block), self._q(block), strict=True)]
+            out += [
+                int(self._recombine(x, y))
+                for x, y in zip(self._p(block), self._q(block), strict=True)
+            ]
         return out
 
 
@@ -62,7 +65,11 @@ class HalfLength:
             base = row[-1] * base % modulus
 
     def __call__(self, plaintexts: Sequence[int]) -> list[int]:
-        return [int(number) for start in range(0, len(plaintexts), BLOCK) for number in self._block(plaintexts[start : start + BLOCK])]
+        return [
+            int(number)
+            for start in range(0, len(plaintexts), BLOCK)
+            for number in self._block(plaintexts[start : start + BLOCK])
+        ]
 
     def _block(self, plaintexts: Sequence[int]) -> list[Any]:
         numbers, modulus = list(map(self._message, plaintexts)), self._message.modulus
@@ -80,7 +87,12 @@ class Textbook:
 
     def __call__(self, plaintexts: Sequence[int]) -> list[int]:
         power, message = gmp().powmod, self._message
-        return [int(message(m) * power(_unit(self._n), message.plain, message.modulus) % message.modulus) for m in plaintexts]
+        return [
+            int(
+                message(m) * power(_unit(self._n), message.plain, message.modulus) % message.modulus
+            )
+            for m in plaintexts
+        ]
 
 
 class Message:

@@ -37,11 +37,17 @@ def read_public_key(path: str | Path, allow_insecure: bool = False) -> PublicKey
 
 def _write(path: str | Path, held: dict[str, str], mode: int) -> None:
     try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # the mode holds before the first byte is there
+        file = os.open(
+            path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode
+        )  # the mode holds before the first byte is there
     except FileExistsError:
-        raise BadKey(f"{path}: must be a new file, found one. Name another, or remove it if that key is no longer needed.") from None
+        raise BadKey(
+            f"{path}: must be a new file, found one. Name another, or remove it if that key is no longer needed."
+        ) from None
     except OSError as error:
-        raise BadKey(f"{path}: must be a file that can be written, found: {error.strerror}. Name another path.") from None
+        raise BadKey(
+            f"{path}: must be a file that can be written, found: {error.strerror}. Name another path."
+        ) from None
     try:
         with os.fdopen(file, "w", encoding="ascii") as out:
             out.write(json.dumps(held) + "\n")
@@ -57,10 +63,14 @@ def _read(path: str | Path, kind: str, names: tuple[str, ...], secret: bool) -> 
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             if secret and os.name == "posix" and mode & 0o077:
-                raise BadKey(f"{path}: a private key must be readable by its owner alone, found mode {mode:o}. Run: chmod 600 {path}")
+                raise BadKey(
+                    f"{path}: a private key must be readable by its owner alone, found mode {mode:o}. Run: chmod 600 {path}"
+                )
             text = file.read()
     except OSError as error:
-        raise BadKey(f"{path}: must be a key file that can be read, found: {error.strerror}.") from None
+        raise BadKey(
+            f"{path}: must be a key file that can be read, found: {error.strerror}."
+        ) from None
     try:
         held: Any = json.loads(text)
         if held["kind"] == kind:

@@ -28,8 +28,16 @@ class PublicKey:
     allow_insecure: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.n, int) or self.n < 15 or self.n % 2 == 0 or gmp().is_prime(self.n) or gmp().is_power(self.n):
-            raise BadKey("public key: n must be an odd product of two primes, found another number. Read the key file again.")
+        if (
+            not isinstance(self.n, int)
+            or self.n < 15
+            or self.n % 2 == 0
+            or gmp().is_prime(self.n)
+            or gmp().is_power(self.n)
+        ):
+            raise BadKey(
+                "public key: n must be an odd product of two primes, found another number. Read the key file again."
+            )
         _check_size("public key", self.bits, self.allow_insecure)
 
     @property
@@ -56,27 +64,47 @@ class PrivateKey:
 
     def __post_init__(self) -> None:
         p, q = self.p, self.q
-        if not (isinstance(p, int) and isinstance(q, int) and gmp().is_prime(p, 40) and gmp().is_prime(q, 40)):
-            raise BadKey("private key: p and q must be primes, found one that is not. Read the key file again or generate a new key.")
+        if not (
+            isinstance(p, int)
+            and isinstance(q, int)
+            and gmp().is_prime(p, 40)
+            and gmp().is_prime(q, 40)
+        ):
+            raise BadKey(
+                "private key: p and q must be primes, found one that is not. Read the key file again or generate a new key."
+            )
         if p == q:
-            raise BadKey("private key: p and q must differ, found the same prime twice. Generate a new key.")
+            raise BadKey(
+                "private key: p and q must differ, found the same prime twice. Generate a new key."
+            )
         if math.gcd(p * q, (p - 1) * (q - 1)) != 1:
-            raise BadKey("private key: n must have no factor in common with (p - 1)(q - 1), found one. Generate a new key.")
+            raise BadKey(
+                "private key: n must have no factor in common with (p - 1)(q - 1), found one. Generate a new key."
+            )
         if p.bit_length() != q.bit_length() or (p * q).bit_length() != 2 * p.bit_length():
-            raise BadKey(f"private key: p and q must have half of n's bits each, found {p.bit_length()} and {q.bit_length()} for "
-                         f"{(p * q).bit_length()}. Generate a new key.")
+            raise BadKey(
+                f"private key: p and q must have half of n's bits each, found {p.bit_length()} and {q.bit_length()} for "
+                f"{(p * q).bit_length()}. Generate a new key."
+            )
         _check_size("private key", (p * q).bit_length(), self.allow_insecure)
 
     @classmethod
     def generate(cls, bits: int = 3072, allow_insecure: bool = False) -> PrivateKey:
         """Return a new key from the system's randomness."""
-        if isinstance(bits, bool) or not isinstance(bits, int) or bits % 2 or not 128 <= bits <= 16384:
+        if (
+            isinstance(bits, bool)
+            or not isinstance(bits, int)
+            or bits % 2
+            or not 128 <= bits <= 16384
+        ):
             raise SettingError(f"bits: must be an even number from 128 to 16384, found {bits!r}.")
         _check_size("private key", bits, allow_insecure)
         p, k = _prime(bits // 2)
         while True:
             q, other = _prime(bits // 2)
-            if math.gcd(k, other) == 1 and abs(p - q) >> (bits // 2 - min(100, bits // 8)):  # FIPS 186-5, A.1.3: not close together
+            if math.gcd(k, other) == 1 and abs(p - q) >> (
+                bits // 2 - min(100, bits // 8)
+            ):  # FIPS 186-5, A.1.3: not close together
                 return cls(p, q, allow_insecure)
 
     @cached_property
@@ -99,8 +127,10 @@ def primitive_root(p: int) -> int:
             while rest % factor == 0:
                 rest //= factor
     if rest != 1 and not g.is_prime(rest):
-        raise BadKey("private key: p - 1 must be a small number times a prime for the fixed-base construction, found a key made elsewhere. "
-                     "Use construction='textbook', or generate a key with PrivateKey.generate.")
+        raise BadKey(
+            "private key: p - 1 must be a small number times a prime for the fixed-base construction, found a key made elsewhere. "
+            "Use construction='textbook', or generate a key with PrivateKey.generate."
+        )
     orders = [(p - 1) // f for f in (*factors, rest) if f != 1]
     root = 2
     while any(g.powmod(root, order, p) == 1 for order in orders):
@@ -130,4 +160,6 @@ def _random_prime(g: Any, bits: int) -> int:
 
 def _check_size(where: str, bits: int, allow_insecure: bool) -> None:
     if bits < LEAST_BITS and not allow_insecure:
-        raise BadKey(f"{where}: must have at least {LEAST_BITS} bits, found {bits}. Generate a longer one (tests: allow_insecure=True).")
+        raise BadKey(
+            f"{where}: must have at least {LEAST_BITS} bits, found {bits}. Generate a longer one (tests: allow_insecure=True)."
+        )

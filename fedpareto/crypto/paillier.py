@@ -40,12 +40,16 @@ class PaillierServer:
         n, product = g.mpz(self.key.n), g.mpz(1)
         for number in ciphertext.numbers:
             if not 0 < number < self._modulus:
-                raise BadCiphertext(f"ciphertext: every number must lie between 0 and n^{self.codec.degree + 1}, found one that does not. "
-                                    "It was changed on its way.")
+                raise BadCiphertext(
+                    f"ciphertext: every number must lie between 0 and n^{self.codec.degree + 1}, found one that does not. "
+                    "It was changed on its way."
+                )
             product = product * (number % n) % n
         if g.gcd(product, n) != 1:
-            raise BadCiphertext("ciphertext: every number must have no factor in common with n, found one that has. It was changed on "
-                                "its way.")
+            raise BadCiphertext(
+                "ciphertext: every number must have no factor in common with n, found one that has. It was changed on "
+                "its way."
+            )
 
     def add(self, *ciphertexts: Ciphertext) -> Ciphertext:
         """Return the encrypted sum."""
@@ -56,7 +60,9 @@ class PaillierServer:
         self._check_header(first)
         terms = sum(c.terms for c in ciphertexts)
         if terms > self.codec.clients:
-            raise BadCiphertext(f"add: at most {self.codec.clients} updates may be summed, found {terms}. Make the codec for more clients.")
+            raise BadCiphertext(
+                f"add: at most {self.codec.clients} updates may be summed, found {terms}. Make the codec for more clients."
+            )
         modulus, mpz = self._modulus, gmp().mpz
         total = list(map(mpz, first.numbers))
         for other in ciphertexts[1:]:
@@ -69,12 +75,18 @@ class PaillierServer:
 
     def _check_header(self, ciphertext: Ciphertext) -> None:
         if ciphertext.codec.key_bits != self.key.bits:
-            raise BadCiphertext(f"ciphertext: must be of a key of {self.key.bits} bits, found one of {ciphertext.codec.key_bits}.")
+            raise BadCiphertext(
+                f"ciphertext: must be of a key of {self.key.bits} bits, found one of {ciphertext.codec.key_bits}."
+            )
         if ciphertext.key != self.key.fingerprint:
-            raise BadCiphertext(f"ciphertext: must be of the key {self.key.fingerprint.hex()[:8]}, found one of the key "
-                                f"{ciphertext.key.hex()[:8]}. Give every client the same key.")
+            raise BadCiphertext(
+                f"ciphertext: must be of the key {self.key.fingerprint.hex()[:8]}, found one of the key "
+                f"{ciphertext.key.hex()[:8]}. Give every client the same key."
+            )
         if ciphertext.codec != self.codec:
-            raise BadCiphertext(f"ciphertext: must be packed by {self.codec}, found {ciphertext.codec}. Give every client the same codec.")
+            raise BadCiphertext(
+                f"ciphertext: must be packed by {self.codec}, found {ciphertext.codec}. Give every client the same codec."
+            )
 
 
 @dataclass(frozen=True)
@@ -92,8 +104,10 @@ class PaillierClient:
     def __post_init__(self) -> None:
         _check_fit(self.key.public, self.codec)
         if self.construction not in CONSTRUCTIONS:
-            raise SettingError(f"construction: must be one of {', '.join(CONSTRUCTIONS)}, found {self.construction!r}. "
-                               f"{did_you_mean(self.construction, CONSTRUCTIONS)}")
+            raise SettingError(
+                f"construction: must be one of {', '.join(CONSTRUCTIONS)}, found {self.construction!r}. "
+                f"{did_you_mean(self.construction, CONSTRUCTIONS)}"
+            )
         if self.workers is not None and self.workers < 1:
             raise SettingError(f"workers: must be at least 1, found {self.workers}.")
 
@@ -134,4 +148,6 @@ class PaillierClient:
 
 def _check_fit(key: PublicKey, codec: Codec) -> None:
     if key.bits != codec.key_bits:
-        raise BadKey(f"codec: must be made for a key of {key.bits} bits, found {codec.key_bits}. Make the codec with key_bits={key.bits}.")
+        raise BadKey(
+            f"codec: must be made for a key of {key.bits} bits, found {codec.key_bits}. Make the codec with key_bits={key.bits}."
+        )

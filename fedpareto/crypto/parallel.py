@@ -18,7 +18,9 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 Work = Callable[[Sequence[T]], list[U]]
-FORKS = hasattr(os, "fork") and sys.platform != "darwin"  # a forked process on macOS may not use its frameworks
+FORKS = (
+    hasattr(os, "fork") and sys.platform != "darwin"
+)  # a forked process on macOS may not use its frameworks
 SMALL = 32  # fewer items are done before a process has started
 
 
@@ -74,7 +76,9 @@ def _child(work: Work[T, U], share: Sequence[T]) -> tuple[int, Any]:
     """Start a copy of this process that does the work and writes what came out into a pipe."""
     reads, writes = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads; the copy takes no lock they could hold
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # Python 3.12 warns of threads; the copy takes no lock they could hold
         pid = os.fork()
     if pid:
         os.close(writes)

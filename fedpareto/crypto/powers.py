@@ -41,9 +41,16 @@ def _openssl() -> Any:
     """Return OpenSSL's numbers, through the module of Python that is linked with them, or None."""
     p, i = ctypes.c_void_p, ctypes.c_int
     functions = {
-        "BN_new": (p, []), "BN_free": (None, [p]), "BN_clear_free": (None, [p]), "BN_CTX_new": (p, []), "BN_CTX_free": (None, [p]),
-        "BN_MONT_CTX_new": (p, []), "BN_MONT_CTX_free": (None, [p]), "BN_MONT_CTX_set": (i, [p, p, p]),
-        "BN_bin2bn": (p, [ctypes.c_char_p, i, p]), "BN_bn2binpad": (i, [p, ctypes.c_char_p, i]),
+        "BN_new": (p, []),
+        "BN_free": (None, [p]),
+        "BN_clear_free": (None, [p]),
+        "BN_CTX_new": (p, []),
+        "BN_CTX_free": (None, [p]),
+        "BN_MONT_CTX_new": (p, []),
+        "BN_MONT_CTX_free": (None, [p]),
+        "BN_MONT_CTX_set": (i, [p, p, p]),
+        "BN_bin2bn": (p, [ctypes.c_char_p, i, p]),
+        "BN_bn2binpad": (i, [p, ctypes.c_char_p, i]),
         "BN_mod_exp_mont_consttime": (i, [p] * 6),
     }
     try:
@@ -64,10 +71,19 @@ class _Power:
     def __init__(self, library: Any, exponent: int, modulus: int, otherwise: Power) -> None:
         self._library, self._otherwise = library, otherwise
         self._mpz, self._size = gmp().mpz, (modulus.bit_length() + 7) // 8
-        self._exponent, self._modulus, self._montgomery = self._number(exponent), self._number(modulus), library.BN_MONT_CTX_new()
+        self._exponent, self._modulus, self._montgomery = (
+            self._number(exponent),
+            self._number(modulus),
+            library.BN_MONT_CTX_new(),
+        )
         room = library.BN_CTX_new()
-        self._ready = bool(self._exponent and self._modulus and self._montgomery and room
-                           and library.BN_MONT_CTX_set(self._montgomery, self._modulus, room))
+        self._ready = bool(
+            self._exponent
+            and self._modulus
+            and self._montgomery
+            and room
+            and library.BN_MONT_CTX_set(self._montgomery, self._modulus, room)
+        )
         library.BN_CTX_free(room)
         weakref.finalize(self, _free, library, self._exponent, self._modulus, self._montgomery)
 
@@ -76,9 +92,17 @@ class _Power:
         base, result, room = self._number(int(x)), library.BN_new(), library.BN_CTX_new()
         out = ctypes.create_string_buffer(self._size)
         try:
-            done = (self._ready and base and result and room
-                    and library.BN_mod_exp_mont_consttime(result, base, self._exponent, self._modulus, room, self._montgomery) == 1
-                    and library.BN_bn2binpad(result, out, self._size) == self._size)
+            done = (
+                self._ready
+                and base
+                and result
+                and room
+                and library.BN_mod_exp_mont_consttime(
+                    result, base, self._exponent, self._modulus, room, self._montgomery
+                )
+                == 1
+                and library.BN_bn2binpad(result, out, self._size) == self._size
+            )
         finally:
             library.BN_clear_free(base)
             library.BN_clear_free(result)

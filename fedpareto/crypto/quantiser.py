@@ -26,7 +26,10 @@ def clip_ratio(magnitude: float) -> float:
         raise SettingError(f"clip_ratio: the magnitude must be above 0, found {magnitude}.")
     low, high = 0.0, 40.0
     while low < (middle := (low + high) / 2) < high:
-        cut = math.exp(-middle * middle / 2) / math.sqrt(2 * math.pi) - middle * math.erfc(middle / math.sqrt(2)) / 2
+        cut = (
+            math.exp(-middle * middle / 2) / math.sqrt(2 * math.pi)
+            - middle * math.erfc(middle / math.sqrt(2)) / 2
+        )
         low, high = (middle, high) if middle / (12 * magnitude**2) < cut else (low, middle)
     return low
 
@@ -35,7 +38,9 @@ def clip_of(values: ArrayLike, magnitude: float) -> Reals:
     """Return the best clip [...] of updates [..., V]: clip_ratio times the root mean square, and never above the largest."""
     x = _finite("clip_of", values)
     largest = np.abs(x).max(axis=-1, initial=0.0)
-    scaled = x / np.where(largest > 0, largest, 1.0)[..., None]  # squares of tiny or huge numbers would not fit
+    scaled = (
+        x / np.where(largest > 0, largest, 1.0)[..., None]
+    )  # squares of tiny or huge numbers would not fit
     rms = np.sqrt(np.mean(scaled**2, axis=-1)) if x.shape[-1] else largest
     return np.asarray(largest * np.minimum(clip_ratio(magnitude) * rms, 1.0))
 
@@ -49,7 +54,9 @@ def quantise(values: ArrayLike, clip: ArrayLike, magnitude: int, uniform: ArrayL
     """
     x, a, u = _finite("quantise", values), _checked_clip(clip), np.asarray(uniform, np.float64)
     if u.shape != x.shape or not ((u >= 0) & (u < 1)).all():
-        raise SettingError(f"quantise: the draws must lie in [0, 1) and have the shape {x.shape} of the values, found {u.shape}.")
+        raise SettingError(
+            f"quantise: the draws must lie in [0, 1) and have the shape {x.shape} of the values, found {u.shape}."
+        )
     scaled = np.clip(x, -a, a) / np.where(a > 0, a, 1.0) * magnitude
     low = np.floor(scaled)
     return (low + (u < scaled - low)).astype(np.int64)
@@ -63,7 +70,9 @@ def dequantise(sums: Numbers, clip: ArrayLike, magnitude: int, terms: int) -> Re
 def _finite(where: str, values: ArrayLike) -> Reals:
     x = np.asarray(values, np.float64)
     if not np.isfinite(x).all():
-        raise SettingError(f"{where}: values must be finite, found {int((~np.isfinite(x)).sum())} that are not. Lower the learning rate.")
+        raise SettingError(
+            f"{where}: values must be finite, found {int((~np.isfinite(x)).sum())} that are not. Lower the learning rate."
+        )
     return x
 
 

@@ -30,7 +30,9 @@ class Residues:
 
     def exp(self, ell: Any) -> Any:
         """Return exp(p·ℓ)."""
-        return 1 + self.p * (ell if self.degree == 1 else (ell + self.p * self._half * ell * ell) % self.plain)
+        return 1 + self.p * (
+            ell if self.degree == 1 else (ell + self.p * self._half * ell * ell) % self.plain
+        )
 
     def log(self, y: Any) -> Any:
         """Return log(1 + p·y)/p."""
@@ -50,7 +52,9 @@ class Decryption:
         r = self.residues
         y, one = gmp().f_divmod(self._power(ciphertext % r.modulus), r.p)
         if one != 1:
-            raise BadCiphertext("decrypt: a ciphertext must share no factor with n, found one that does. It was changed on its way.")
+            raise BadCiphertext(
+                "decrypt: a ciphertext must share no factor with n, found one that does. It was changed on its way."
+            )
         return r.log(y) * self._scale % r.plain
 
 
@@ -68,7 +72,9 @@ class FixedBase:
         self._order = int(r.p - 1)
         self._powers: list[list[Any]] = []  # [bytes of the exponent][256]
         self._logs: list[list[Any]] = []
-        base = gmp().powmod(primitive_root(int(r.p)), r.plain, r.modulus)  # the root of unity above the primitive root
+        base = gmp().powmod(
+            primitive_root(int(r.p)), r.plain, r.modulus
+        )  # the root of unity above the primitive root
         for _ in range(self._size):
             roots = [gmp().mpz(1)]
             for _ in range(DIGIT - 1):
@@ -76,16 +82,26 @@ class FixedBase:
             base = roots[-1] * base % r.modulus
             short = [root % r.p for root in roots]
             self._powers.append(short)
-            self._logs.append([r.log((root - t) // r.p * inverse % r.plain)
-                               for root, t, inverse in zip(roots, short, _inverses(short, r.plain), strict=True)])
+            self._logs.append(
+                [
+                    r.log((root - t) // r.p * inverse % r.plain)
+                    for root, t, inverse in zip(
+                        roots, short, _inverses(short, r.plain), strict=True
+                    )
+                ]
+            )
 
     def __call__(self, plaintexts: Sequence[Any]) -> list[Any]:
         """Return the ciphertexts. The table is walked once for all, since it does not fit the cache of a core."""
         r, modulus = self.residues, self.residues.modulus
-        exponents = [secrets.randbelow(self._order).to_bytes(self._size, "little") for _ in plaintexts]
+        exponents = [
+            secrets.randbelow(self._order).to_bytes(self._size, "little") for _ in plaintexts
+        ]
         ells = [m * r.unit for m in plaintexts]
         powers = [gmp().mpz(1)] * len(plaintexts)
-        for short, logs, digits in zip(self._powers, self._logs, zip(*exponents, strict=True), strict=True):
+        for short, logs, digits in zip(
+            self._powers, self._logs, zip(*exponents, strict=True), strict=True
+        ):
             powers = [x * short[d] % modulus for x, d in zip(powers, digits, strict=True)]
             ells = [ell + logs[d] for ell, d in zip(ells, digits, strict=True)]
         return [x * r.exp(ell % r.plain) % modulus for x, ell in zip(powers, ells, strict=True)]

@@ -32,32 +32,56 @@ def calibrate(problem: Federation, seconds: float = 1.0) -> Cost:
     models = list(dict.fromkeys(fixed(problem.model, choose) for choose in (least, largest)))
     sizes = sorted({max(1, problem.training.batch_size // 8), problem.training.batch_size})
     share = seconds / (len(models) * len(sizes))
-    cases = [(_work(problem, model, size), _step_seconds(problem, model, size, share)) for model in models for size in sizes]
+    cases = [
+        (_work(problem, model, size), _step_seconds(problem, model, size, share))
+        for model in models
+        for size in sizes
+    ]
     fixed_part, slope = _fit(cases)
     cost = replace(problem.cost, step_seconds=fixed_part, parameter_seconds=slope)
-    encrypting = next((link for link in links_of(problem.mechanism) if isinstance(link, BatchCrypt)), None)
-    return cost if encrypting is None else replace(cost, **encryption_seconds(encrypting, problem, seconds))  # type: ignore[arg-type]
+    encrypting = next(
+        (link for link in links_of(problem.mechanism) if isinstance(link, BatchCrypt)), None
+    )
+    return (
+        cost
+        if encrypting is None
+        else replace(cost, **encryption_seconds(encrypting, problem, seconds))
+    )  # type: ignore[arg-type]
 
 
-def encryption_seconds(mechanism: BatchCrypt, problem: Federation, seconds: float = 1.0) -> dict[str, float]:
+def encryption_seconds(
+    mechanism: BatchCrypt, problem: Federation, seconds: float = 1.0
+) -> dict[str, float]:
     """Return the seconds of encrypting, decrypting and adding one ciphertext and of packing one value, on one core.
 
     Measured on vectors of a few ciphertexts, as the mechanism encrypts them, at the least batch of the study.
     """
     batch = int(fixed(mechanism, least).encryption_batch)  # type: ignore[arg-type]
     codec = mechanism.codec(batch, problem.slots(()))
-    client = replace(client_of(mechanism.scheme, mechanism.key_bits, codec), **({"workers": 1} if mechanism.scheme == "paillier" else {}))
-    length = (64 if mechanism.scheme == "paillier" else 4) * (batch if mechanism.scheme == "paillier" else 4096)
+    client = replace(
+        client_of(mechanism.scheme, mechanism.key_bits, codec),
+        **({"workers": 1} if mechanism.scheme == "paillier" else {}),
+    )
+    length = (64 if mechanism.scheme == "paillier" else 4) * (
+        batch if mechanism.scheme == "paillier" else 4096
+    )
     draw = np.random.default_rng(0)
     update, uniform = draw.normal(size=length), draw.random(length)
     numbers = quantise(update, float(clip_of(update, codec.magnitude)), codec.magnitude, uniform)
     one = client.encrypt(numbers)
     share, count = seconds / 4, codec.count(length)
-    many, packing = np.tile(update, 10), median_seconds(lambda: _packed(codec, update, uniform), share)  # packing is small for one
-    took = {"encrypt_seconds": (median_seconds(lambda: client.encrypt(numbers), share) - packing) / count,
-            "decrypt_seconds": median_seconds(lambda: client.decrypt(one), share) / count,
-            "add_seconds": median_seconds(lambda: client.server.add(one, one), share) / count,
-            "pack_seconds": median_seconds(lambda: _packed(codec, many, np.tile(uniform, 10)), share) / len(many)}
+    many, packing = (
+        np.tile(update, 10),
+        median_seconds(lambda: _packed(codec, update, uniform), share),
+    )  # packing is small for one
+    took = {
+        "encrypt_seconds": (median_seconds(lambda: client.encrypt(numbers), share) - packing)
+        / count,
+        "decrypt_seconds": median_seconds(lambda: client.decrypt(one), share) / count,
+        "add_seconds": median_seconds(lambda: client.server.add(one, one), share) / count,
+        "pack_seconds": median_seconds(lambda: _packed(codec, many, np.tile(uniform, 10)), share)
+        / len(many),
+    }
     return {name: float(f"{max(v, 0.0):.4g}") for name, v in took.items()}
 
 
@@ -91,7 +115,10 @@ def _step_seconds(problem: Federation, model: Model, size: int, share: float) ->
     data = load(problem.data)
     module: nn.Module = seeded(lambda: model.build(data.shape, data.classes), 0)
     rows = np.arange(size) % len(data.y_train)
-    x, y = torch.from_numpy(data.x_train[rows]) * data.scale + data.shift, torch.from_numpy(data.y_train[rows])
+    x, y = (
+        torch.from_numpy(data.x_train[rows]) * data.scale + data.shift,
+        torch.from_numpy(data.y_train[rows]),
+    )
     sgd = torch.optim.SGD(module.parameters(), lr=1e-6, momentum=problem.training.momentum)
 
     def step() -> None:

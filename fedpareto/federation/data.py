@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 
 from fedpareto.errors import DataError, SettingError, did_you_mean
 from fedpareto.federation.download import Remote, download
-from fedpareto.federation.formats import Arrays, call_function, read, read_cifar_archive, read_idx, read_jpegs, read_npz
+from fedpareto.federation.formats import (
+    Arrays,
+    call_function,
+    read,
+    read_cifar_archive,
+    read_idx,
+    read_jpegs,
+    read_npz,
+)
 from fedpareto.settings import setting
 
 
@@ -48,56 +56,118 @@ class Dataset:
 class Data:
     """Which data, and how they lie with the clients."""
 
-    name: str = setting("digits", help="digits, mnist, fashion-mnist, cifar10, the path of an .npz file with x_train, y_train, "
-                                       "x_test, y_test, or your own function as package.module:function", search=False)
+    name: str = setting(
+        "digits",
+        help="digits, mnist, fashion-mnist, cifar10, the path of an .npz file with x_train, y_train, "
+        "x_test, y_test, or your own function as package.module:function",
+        search=False,
+    )
     clients: int = setting(10, help="number of clients K", at_least=1, at_most=10**7, search=False)
-    split: str = setting("iid", help="how the images are dealt to the clients: iid, at random in equal shares; dirichlet, each "
-                                     "class in shares drawn from Dirichlet(alpha); shards, sorted by class and cut; unequal, at "
-                                     "random in shares drawn from Dirichlet(alpha)",
-                         options=("iid", "dirichlet", "shards", "unequal"), search=False)
-    alpha: float = setting(0.5, help="evenness of dirichlet and unequal splits: small is uneven", above=0, at_most=1e6,
-                           search=False)
-    shards: int = setting(2, help="shards per client of a shards split", at_least=1, at_most=10_000, search=False)
-    share: float = setting(1.0, help="share of the training images that is used, the first of a fixed shuffle", above=0,
-                           at_most=1, search=False)
-    directory: str = setting("", help="where data files are; FEDPARETO_DATA or the user's cache if left out", search=False)
+    split: str = setting(
+        "iid",
+        help="how the images are dealt to the clients: iid, at random in equal shares; dirichlet, each "
+        "class in shares drawn from Dirichlet(alpha); shards, sorted by class and cut; unequal, at "
+        "random in shares drawn from Dirichlet(alpha)",
+        options=("iid", "dirichlet", "shards", "unequal"),
+        search=False,
+    )
+    alpha: float = setting(
+        0.5,
+        help="evenness of dirichlet and unequal splits: small is uneven",
+        above=0,
+        at_most=1e6,
+        search=False,
+    )
+    shards: int = setting(
+        2, help="shards per client of a shards split", at_least=1, at_most=10_000, search=False
+    )
+    share: float = setting(
+        1.0,
+        help="share of the training images that is used, the first of a fixed shuffle",
+        above=0,
+        at_most=1,
+        search=False,
+    )
+    directory: str = setting(
+        "",
+        help="where data files are; FEDPARETO_DATA or the user's cache if left out",
+        search=False,
+    )
 
     def __post_init__(self) -> None:
         if self.name not in SETS and not self.name.endswith(".npz") and ":" not in self.name:
-            raise SettingError(f"name: there is no data set {self.name!r}. {did_you_mean(self.name, SETS)} Your own data: the path "
-                               "of an .npz file, or a function as package.module:function.")
+            raise SettingError(
+                f"name: there is no data set {self.name!r}. {did_you_mean(self.name, SETS)} Your own data: the path "
+                "of an .npz file, or a function as package.module:function."
+            )
 
 
 @dataclass(frozen=True)
 class Files:
     """The files a data set may lie in, one way to read each, and where to get them."""
 
-    ways: tuple[tuple[tuple[str, ...], Callable[..., Arrays]], ...]  # (file names, reader of their paths)
+    ways: tuple[
+        tuple[tuple[str, ...], Callable[..., Arrays]], ...
+    ]  # (file names, reader of their paths)
     remotes: tuple[Remote, ...]
 
 
 def _mnist_like(npz: str, folder: str, base: str, sums: tuple[str, str, str, str]) -> Files:
-    names = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
+    names = (
+        "train-images-idx3-ubyte.gz",
+        "train-labels-idx1-ubyte.gz",
+        "t10k-images-idx3-ubyte.gz",
+        "t10k-labels-idx1-ubyte.gz",
+    )
     zipped = tuple(f"{folder}/{name}" for name in names)
     plain = tuple(name.removesuffix(".gz") for name in zipped)
-    remotes = tuple(Remote(f"{base}/{name}", f"{folder}/{name}", md5) for name, md5 in zip(names, sums, strict=True))
-    ways = [((npz,), read_npz)] + [(files, lambda *paths: read_idx(paths[0].parent)) for files in (zipped, plain)]
+    remotes = tuple(
+        Remote(f"{base}/{name}", f"{folder}/{name}", md5)
+        for name, md5 in zip(names, sums, strict=True)
+    )
+    ways = [((npz,), read_npz)] + [
+        (files, lambda *paths: read_idx(paths[0].parent)) for files in (zipped, plain)
+    ]
     return Files(tuple(ways), remotes)
 
 
 FILES: dict[str, Files] = {
-    "mnist": _mnist_like("mnist.npz", "mnist", "https://ossci-datasets.s3.amazonaws.com/mnist", (
-        "f68b3c2dcbeaaa9fbdd348bbdeb94873", "d53e105ee54ea40749a09fcbcd1e9432",
-        "9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c")),
-    "fashion-mnist": _mnist_like("fashion_mnist.npz", "fashion-mnist",
-                                 "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com", (
-        "8d4fb7e6c68d591d4c3dfef9ec88bf0d", "25c81989df183df01b3e8a0aad5dffbe",
-        "bef4ecab320f06d8554ea6380940ec79", "bb300cfdad3c16e7a12a480ee83cd310")),
+    "mnist": _mnist_like(
+        "mnist.npz",
+        "mnist",
+        "https://ossci-datasets.s3.amazonaws.com/mnist",
+        (
+            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "d53e105ee54ea40749a09fcbcd1e9432",
+            "9fb629c4189551a2d022fa330f9573f3",
+            "ec29112dd5afa0611ce80d1b7f02629c",
+        ),
+    ),
+    "fashion-mnist": _mnist_like(
+        "fashion_mnist.npz",
+        "fashion-mnist",
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+        (
+            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "25c81989df183df01b3e8a0aad5dffbe",
+            "bef4ecab320f06d8554ea6380940ec79",
+            "bb300cfdad3c16e7a12a480ee83cd310",
+        ),
+    ),
     "cifar10": Files(
-        ((("cifar10.npz",), read_npz), (("cifar10-train-jpeg.npz", "cifar10-test-jpeg.npz"), read_jpegs),
-         (("cifar-10-python.tar.gz",), read_cifar_archive)),
-        (Remote("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz", "cifar-10-python.tar.gz",
-                "c58f30108f718f92721af3b95e74349a"),)),
+        (
+            (("cifar10.npz",), read_npz),
+            (("cifar10-train-jpeg.npz", "cifar10-test-jpeg.npz"), read_jpegs),
+            (("cifar-10-python.tar.gz",), read_cifar_archive),
+        ),
+        (
+            Remote(
+                "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+                "cifar-10-python.tar.gz",
+                "c58f30108f718f92721af3b95e74349a",
+            ),
+        ),
+    ),
 }
 SETS = ("digits", *FILES)
 
@@ -106,7 +176,9 @@ def directory(named: str = "") -> Path:
     """Return the data directory: the one named, else FEDPARETO_DATA, else the user's cache."""
     if named or os.environ.get("FEDPARETO_DATA"):
         return Path(named or os.environ["FEDPARETO_DATA"]).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser() / "fedpareto"
+    return (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser() / "fedpareto"
+    )
 
 
 def present(name: str, folder: Path) -> tuple[tuple[Path, ...], Callable[..., Arrays]] | None:
@@ -141,7 +213,11 @@ def _arrays(data: Data) -> Arrays:
     if data.name == "digits":
         return _digits()
     if data.name not in FILES:
-        return call_function(data.name) if ":" in data.name else read(read_npz, _own_file(data.name, folder))
+        return (
+            call_function(data.name)
+            if ":" in data.name
+            else read(read_npz, _own_file(data.name, folder))
+        )
     paths, reader = present(data.name, folder) or _fetched(data.name, folder)
     return read(reader, *paths)
 
@@ -150,7 +226,9 @@ def _own_file(name: str, folder: Path) -> Path:
     for path in (Path(name).expanduser(), folder / name):
         if path.is_file():
             return path
-    raise DataError(f"data.name: {name} must be an .npz file, found none beside the study file, in the working folder or in {folder}.")
+    raise DataError(
+        f"data.name: {name} must be an .npz file, found none beside the study file, in the working folder or in {folder}."
+    )
 
 
 def _fetched(name: str, folder: Path) -> tuple[tuple[Path, ...], Callable[..., Arrays]]:
@@ -159,8 +237,10 @@ def _fetched(name: str, folder: Path) -> tuple[tuple[Path, ...], Callable[..., A
         for remote in FILES[name].remotes:
             download(remote, folder)
     except (OSError, HTTPException) as error:
-        raise DataError(f"{name}: needs its files in {folder}, found none and could not download them ({error}). Put one of these "
-                        f"there: {ways}. Or name another folder: data.directory in the study, or FEDPARETO_DATA.") from error
+        raise DataError(
+            f"{name}: needs its files in {folder}, found none and could not download them ({error}). Put one of these "
+            f"there: {ways}. Or name another folder: data.directory in the study, or FEDPARETO_DATA."
+        ) from error
     found = present(name, folder)
     assert found is not None
     return found
@@ -170,8 +250,10 @@ def load(data: Data) -> Dataset:
     """Return the data set, read once per process."""
     dataset = _loaded(data.name, str(directory(data.directory)), data.share)
     if data.clients > len(dataset.y_train):
-        raise DataError(f"data.clients: every client needs an image, so at most {len(dataset.y_train):,} clients for {data.name}, "
-                        f"found {data.clients:,}. Lower data.clients.")
+        raise DataError(
+            f"data.clients: every client needs an image, so at most {len(dataset.y_train):,} clients for {data.name}, "
+            f"found {data.clients:,}. Lower data.clients."
+        )
     return dataset
 
 
@@ -181,7 +263,9 @@ def _loaded(name: str, folder: str, share: float) -> Dataset:
     x_train, x_test = (_inputs(arrays[part]) for part in ("x_train", "x_test"))
     y_train, y_test = (arrays[part].astype(np.int64) for part in ("y_train", "y_test"))
     if share < 1:
-        keep = np.random.default_rng(0).permutation(len(y_train))[: max(1, round(share * len(y_train)))]
+        keep = np.random.default_rng(0).permutation(len(y_train))[
+            : max(1, round(share * len(y_train)))
+        ]
         x_train, y_train = x_train[keep], y_train[keep]
     scale = 1 / 16 if name == "digits" else 1 / 255 if x_train.dtype == np.uint8 else 1.0
     return Dataset(x_train, y_train, x_test, y_test, scale)

@@ -29,7 +29,9 @@ def download(remote: Remote, folder: Path, timeout: float = 20.0) -> Path:
         content = answer.read()
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != remote.md5:
-        raise DataError(f"{remote.url}: must have the md5 sum {remote.md5}, found {found}. It was not kept; fetch it by hand to {target}.")
+        raise DataError(
+            f"{remote.url}: must have the md5 sum {remote.md5}, found {found}. It was not kept; fetch it by hand to {target}."
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:

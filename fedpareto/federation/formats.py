@@ -30,8 +30,10 @@ def read(reader: Callable[..., Arrays], *paths: Path) -> Arrays:
         raise
     except Exception as error:
         names = " and ".join(map(str, paths))
-        raise DataError(f"{names}: must be whole and of the stated format, found {type(error).__name__}: {error}. "
-                        "Fetch it again.") from error
+        raise DataError(
+            f"{names}: must be whole and of the stated format, found {type(error).__name__}: {error}. "
+            "Fetch it again."
+        ) from error
 
 
 def checked(found: Any, where: str) -> Arrays:
@@ -44,21 +46,38 @@ def checked(found: Any, where: str) -> Arrays:
     arrays = {name: np.asarray(found[name]) for name in NAMES}
     for part in ("train", "test"):
         if arrays[f"x_{part}"].ndim < 2 or arrays[f"y_{part}"].dtype.kind not in "iu":
-            raise DataError(f"{where}: x_{part} must be [n, ...] and y_{part} whole numbers, found shape {arrays[f'x_{part}'].shape} and "
-                            f"{arrays[f'y_{part}'].dtype}.")
-        x, y = arrays[f"x_{part}"], arrays[f"y_{part}"] = arrays[f"x_{part}"], arrays[f"y_{part}"].reshape(-1)
+            raise DataError(
+                f"{where}: x_{part} must be [n, ...] and y_{part} whole numbers, found shape {arrays[f'x_{part}'].shape} and "
+                f"{arrays[f'y_{part}'].dtype}."
+            )
+        x, y = arrays[f"x_{part}"], arrays[f"y_{part}"] = (
+            arrays[f"x_{part}"],
+            arrays[f"y_{part}"].reshape(-1),
+        )
         if len(x) != len(y) or len(x) == 0:
-            raise DataError(f"{where}: x_{part} and y_{part} must have the same length, above 0, found {len(x)} and {len(y)}.")
+            raise DataError(
+                f"{where}: x_{part} and y_{part} must have the same length, above 0, found {len(x)} and {len(y)}."
+            )
         if y.min() < 0 or y.max() >= MOST_CLASSES:
-            raise DataError(f"{where}: y_{part} must hold class numbers from 0 to {MOST_CLASSES - 1:,}, found {y.min()} to {y.max()}.")
-        if x.dtype != np.uint8 and not (np.issubdtype(x.dtype, np.floating) and float(np.abs(x).max()) < 1e38):
-            raise DataError(f"{where}: x_{part} must be uint8, or floats that are finite and below 1e38, found {x.dtype} of another kind.")
+            raise DataError(
+                f"{where}: y_{part} must hold class numbers from 0 to {MOST_CLASSES - 1:,}, found {y.min()} to {y.max()}."
+            )
+        if x.dtype != np.uint8 and not (
+            np.issubdtype(x.dtype, np.floating) and float(np.abs(x).max()) < 1e38
+        ):
+            raise DataError(
+                f"{where}: x_{part} must be uint8, or floats that are finite and below 1e38, found {x.dtype} of another kind."
+            )
     if (arrays["x_train"].dtype == np.uint8) != (arrays["x_test"].dtype == np.uint8):
-        raise DataError(f"{where}: x_train and x_test must both be uint8 or both floats, found {arrays['x_train'].dtype} and "
-                        f"{arrays['x_test'].dtype}.")
+        raise DataError(
+            f"{where}: x_train and x_test must both be uint8 or both floats, found {arrays['x_train'].dtype} and "
+            f"{arrays['x_test'].dtype}."
+        )
     if arrays["x_train"].shape[1:] != arrays["x_test"].shape[1:]:
-        raise DataError(f"{where}: x_train and x_test must have inputs of one shape, found "
-                        f"{arrays['x_train'].shape[1:]} and {arrays['x_test'].shape[1:]}.")
+        raise DataError(
+            f"{where}: x_train and x_test must have inputs of one shape, found "
+            f"{arrays['x_train'].shape[1:]} and {arrays['x_test'].shape[1:]}."
+        )
     return arrays
 
 
@@ -74,8 +93,12 @@ def _npz(path: Path) -> dict[str, NDArray[Any]]:
 
 def read_idx(folder: Path) -> Arrays:
     """Read the four idx files of MNIST and its kin, gzipped or not."""
-    files = {"x_train": "train-images-idx3-ubyte", "y_train": "train-labels-idx1-ubyte",
-             "x_test": "t10k-images-idx3-ubyte", "y_test": "t10k-labels-idx1-ubyte"}
+    files = {
+        "x_train": "train-images-idx3-ubyte",
+        "y_train": "train-labels-idx1-ubyte",
+        "x_test": "t10k-images-idx3-ubyte",
+        "y_test": "t10k-labels-idx1-ubyte",
+    }
     return checked({name: _idx(folder, file) for name, file in files.items()}, str(folder))
 
 
@@ -85,7 +108,9 @@ def _idx(folder: Path, name: str) -> NDArray[np.uint8]:
     rank = raw[3]
     shape = np.frombuffer(raw, ">u4", rank, 4).astype(int)
     if raw[:3] != b"\0\0\x08" or len(raw) != 4 + 4 * rank + int(np.prod(shape)):
-        raise DataError(f"{path}: must be an idx file of bytes, found {len(raw)} bytes that begin with {raw[:4]!r}.")
+        raise DataError(
+            f"{path}: must be an idx file of bytes, found {len(raw)} bytes that begin with {raw[:4]!r}."
+        )
     return np.frombuffer(raw, np.uint8, offset=4 + 4 * rank).reshape(shape).copy()
 
 
@@ -96,7 +121,9 @@ def read_cifar_archive(path: Path) -> Arrays:
         for member in archive.getmembers():
             file = archive.extractfile(member)
             if file is not None and "_batch" in member.name:
-                batches[Path(member.name).name] = _Plain(io.BytesIO(file.read()), encoding="bytes").load()
+                batches[Path(member.name).name] = _Plain(
+                    io.BytesIO(file.read()), encoding="bytes"
+                ).load()
     train = [batches[f"data_batch_{i}"] for i in range(1, 6)]
     test = [batches["test_batch"]]
     arrays: Arrays = {}
@@ -110,7 +137,12 @@ class _Plain(pickle.Unpickler):
     """An unpickler that knows arrays and nothing else: a data file must not run code."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if module.split(".")[0] == "numpy" and name in ("_reconstruct", "ndarray", "dtype", "scalar"):
+        if module.split(".")[0] == "numpy" and name in (
+            "_reconstruct",
+            "ndarray",
+            "dtype",
+            "scalar",
+        ):
             return super().find_class(module.replace("numpy.core", "numpy._core"), name)
         raise pickle.UnpicklingError(f"code in place of arrays: {module}.{name}")
 
@@ -129,9 +161,13 @@ def _jpegs(path: Path) -> tuple[NDArray[np.uint8], NDArray[Any]]:
         raise MissingPackage("pillow", "images", "reading JPEG images") from None
     file = _npz(path)
     if not {"jpeg", "offsets", "labels"} <= set(file):
-        raise DataError(f"{path}: must hold the arrays jpeg, offsets, labels, found {sorted(file)}.")
+        raise DataError(
+            f"{path}: must hold the arrays jpeg, offsets, labels, found {sorted(file)}."
+        )
     raw, offsets = file["jpeg"].tobytes(), file["offsets"]
-    images = [np.asarray(Image.open(io.BytesIO(raw[a:b])).convert("RGB")) for a, b in pairwise(offsets)]
+    images = [
+        np.asarray(Image.open(io.BytesIO(raw[a:b])).convert("RGB")) for a, b in pairwise(offsets)
+    ]
     return np.ascontiguousarray(np.stack(images).transpose(0, 3, 1, 2)), file["labels"]
 
 
@@ -144,9 +180,13 @@ def call_function(name: str) -> Arrays:
     try:
         found = function()
     except Exception as error:
-        raise DataError(f"data.name: {name!r} must be a function that returns the arrays {', '.join(NAMES)}, found "
-                        f"{type(error).__name__}: {error}.") from error
+        raise DataError(
+            f"data.name: {name!r} must be a function that returns the arrays {', '.join(NAMES)}, found "
+            f"{type(error).__name__}: {error}."
+        ) from error
     try:
         return checked(found, name)
     except (TypeError, ValueError) as error:  # of what numpy cannot make an array
-        raise DataError(f"data.name: {name!r} must return the arrays {', '.join(NAMES)}, found {type(error).__name__}: {error}.") from error
+        raise DataError(
+            f"data.name: {name!r} must return the arrays {', '.join(NAMES)}, found {type(error).__name__}: {error}."
+        ) from error

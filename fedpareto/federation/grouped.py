@@ -23,8 +23,22 @@ from torch.nn.grad import conv2d_weight
 
 Params = list[Tensor]
 
-HARMLESS = (nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softplus, nn.Identity, nn.MaxPool2d, nn.AvgPool2d,
-            nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.ZeroPad2d)
+HARMLESS = (
+    nn.ReLU,
+    nn.LeakyReLU,
+    nn.ELU,
+    nn.GELU,
+    nn.SiLU,
+    nn.Tanh,
+    nn.Sigmoid,
+    nn.Softplus,
+    nn.Identity,
+    nn.MaxPool2d,
+    nn.AvgPool2d,
+    nn.AdaptiveAvgPool2d,
+    nn.AdaptiveMaxPool2d,
+    nn.ZeroPad2d,
+)
 
 
 @dataclass
@@ -102,7 +116,6 @@ def _fused(step: Step, layer: GroupedLinear, weight: Tensor, slope: Tensor, inpu
         weight.baddbmm_(slope * -rate, inputs.transpose(1, 2))
 
 
-
 class GroupedLinear(nn.Module):
     """nn.Linear for G models."""
 
@@ -124,7 +137,9 @@ class _Conv2d(torch.autograd.Function):
     """A grouped convolution of stride 1 whose input gradient is a convolution too, one kernel for all groups."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, padding: tuple[int, int], groups: int) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, padding: tuple[int, int], groups: int
+    ) -> Tensor:
         ctx.save_for_backward(x, w)
         ctx.padding, ctx.groups, ctx.has_bias = padding, groups, b is not None
         return F.conv2d(x, w, b, 1, padding, 1, groups)
@@ -135,7 +150,9 @@ class _Conv2d(torch.autograd.Function):
         gy, groups = gradients[0], ctx.groups
         gx = None
         if ctx.needs_input_grad[0]:
-            turned = w.view(groups, -1, *w.shape[1:]).transpose(1, 2).flip(3, 4).flatten(0, 1)  # [groups·I,O,h,w]
+            turned = (
+                w.view(groups, -1, *w.shape[1:]).transpose(1, 2).flip(3, 4).flatten(0, 1)
+            )  # [groups·I,O,h,w]
             room = [k - 1 - p for k, p in zip(w.shape[2:], ctx.padding, strict=True)]
             gx = F.conv2d(gy, turned, None, 1, room, 1, groups)
         gw = conv2d_weight(x, w.shape, gy, 1, ctx.padding, 1, groups)  # type: ignore[no-untyped-call]
@@ -156,7 +173,9 @@ class GroupedConv2d(nn.Module):
         self.bias: Tensor | None
 
     def forward(self, x: Tensor) -> Tensor:
-        groups = x.shape[1] // self.weight.shape[3]  # slots where the input is shared, models where it is not
+        groups = (
+            x.shape[1] // self.weight.shape[3]
+        )  # slots where the input is shared, models where it is not
         bias = None if self.bias is None else self.bias.flatten()
         weight = self.weight.flatten(0, 2)
         if self.simple:
@@ -177,7 +196,9 @@ class _MaxPool2d(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return F.max_unpool2d(gradients[0], ctx.saved_tensors[0], ctx.tile, output_size=list(ctx.size)), None
+        return F.max_unpool2d(
+            gradients[0], ctx.saved_tensors[0], ctx.tile, output_size=list(ctx.size)
+        ), None
 
 
 class TiledMaxPool2d(nn.Module):
@@ -193,8 +214,15 @@ class TiledMaxPool2d(nn.Module):
 
     @staticmethod
     def fits(layer: nn.Module) -> bool:
-        return (type(layer) is nn.MaxPool2d and isinstance(layer.kernel_size, int) and layer.stride == layer.kernel_size
-                and layer.padding == 0 and layer.dilation == 1 and not layer.ceil_mode and not layer.return_indices)
+        return (
+            type(layer) is nn.MaxPool2d
+            and isinstance(layer.kernel_size, int)
+            and layer.stride == layer.kernel_size
+            and layer.padding == 0
+            and layer.dilation == 1
+            and not layer.ceil_mode
+            and not layer.return_indices
+        )
 
 
 class GroupedNorm(nn.Module):
@@ -209,7 +237,13 @@ class GroupedNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         models = x.shape[1] // self.channels
         weight = None if self.weight is None else self.weight.flatten()
-        return F.group_norm(x, self.groups * models, weight, None if self.bias is None else self.bias.flatten(), self.eps)
+        return F.group_norm(
+            x,
+            self.groups * models,
+            weight,
+            None if self.bias is None else self.bias.flatten(),
+            self.eps,
+        )
 
 
 @dataclass(frozen=True)
@@ -228,7 +262,9 @@ class Grouped:
 
     def called_once(self) -> bool:
         """Say whether no linear layer has been called twice since this was last asked."""
-        layers = {id(layer): layer for layer, _, _ in self.slots if isinstance(layer, GroupedLinear)}
+        layers = {
+            id(layer): layer for layer, _, _ in self.slots if isinstance(layer, GroupedLinear)
+        }
         once = all(layer.calls <= 1 for layer in layers.values())
         for layer in layers.values():
             layer.calls = 0
@@ -251,7 +287,12 @@ def grouped(module: nn.Module) -> Grouped:
     return Grouped(whole, tuple(slots))
 
 
-def _replaced(mine: nn.Module, theirs: nn.Module, order: dict[int, int], slots: list[tuple[nn.Module, str, int]]) -> nn.Module:
+def _replaced(
+    mine: nn.Module,
+    theirs: nn.Module,
+    order: dict[int, int],
+    slots: list[tuple[nn.Module, str, int]],
+) -> nn.Module:
     """Replace the layers of a copy of a module, and note which parameter each one takes."""
     made = _layer(theirs, order)
     if made is not None:
@@ -262,7 +303,11 @@ def _replaced(mine: nn.Module, theirs: nn.Module, order: dict[int, int], slots: 
             else:
                 slots.append((made, name, order[id(p)]))
         return made
-    if not list(theirs.children()) and not isinstance(theirs, (*HARMLESS, nn.Flatten)) and type(theirs).__module__.startswith("torch."):
+    if (
+        not list(theirs.children())
+        and not isinstance(theirs, (*HARMLESS, nn.Flatten))
+        and type(theirs).__module__.startswith("torch.")
+    ):
         raise NotImplementedError(type(theirs).__name__)
     for name, child in theirs.named_children():
         setattr(mine, name, _replaced(getattr(mine, name), child, order, slots))
@@ -271,7 +316,9 @@ def _replaced(mine: nn.Module, theirs: nn.Module, order: dict[int, int], slots: 
 
 def _layer(layer: nn.Module, order: dict[int, int]) -> nn.Module | None:
     makers: dict[type, Callable[[Any], nn.Module]] = {
-        nn.Linear: lambda x: GroupedLinear(order[id(x.weight)], None if x.bias is None else order[id(x.bias)]),
+        nn.Linear: lambda x: GroupedLinear(
+            order[id(x.weight)], None if x.bias is None else order[id(x.bias)]
+        ),
         nn.Conv2d: GroupedConv2d,
         nn.GroupNorm: GroupedNorm,
     }

@@ -37,16 +37,30 @@ def sizes(model: Model, values: Values, n: int, shape: tuple[int, ...], classes:
     return np.array([held[row] for row in rows], dtype=np.float64).reshape(n, 2).T
 
 
-def _size(model: Model, variables: Sequence[Variable], row: Sequence[int], shape: tuple[int, ...], classes: int) -> tuple[int, int]:
+def _size(
+    model: Model,
+    variables: Sequence[Variable],
+    row: Sequence[int],
+    shape: tuple[int, ...],
+    classes: int,
+) -> tuple[int, int]:
     chosen = dict(zip([v.name for v in variables], row, strict=True))
     return size_of(fixed(model, lambda v: chosen[v.name]), shape, classes)  # type: ignore[arg-type]
 
 
-def _between(model: Model, variables: Sequence[Variable], rows: FloatArray, shape: tuple[int, ...], classes: int) -> FloatArray:
+def _between(
+    model: Model,
+    variables: Sequence[Variable],
+    rows: FloatArray,
+    shape: tuple[int, ...],
+    classes: int,
+) -> FloatArray:
     """Return the sizes of rows [n,d] from those at the ends of every width: a layer's size is a product of its two widths, so that
     of our own models is linear in each width."""
     ends = [(int(least(v)), int(largest(v))) for v in variables]
-    share = np.array([(rows[:, i] - low) / (high - low) for i, (low, high) in enumerate(ends)])  # [d,n]
+    share = np.array(
+        [(rows[:, i] - low) / (high - low) for i, (low, high) in enumerate(ends)]
+    )  # [d,n]
     out = np.zeros((2, len(rows)))
     for corner in itertools.product((0, 1), repeat=len(ends)):
         weight = np.prod([s if c else 1 - s for s, c in zip(share, corner, strict=True)], axis=0)

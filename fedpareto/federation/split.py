@@ -62,7 +62,9 @@ def unequal(labels: Indices, data: Data, seed: int) -> Split:
     """Deal the images at random, in shares drawn from Dirichlet(alpha)."""
     n = len(labels)
     owner = np.empty(n, dtype=np.int64)
-    owner[rng(seed, "split", n).permutation(n)] = _cut(rng(seed, "shares").dirichlet(np.full(data.clients, data.alpha)), n)
+    owner[rng(seed, "split", n).permutation(n)] = _cut(
+        rng(seed, "shares").dirichlet(np.full(data.clients, data.alpha)), n
+    )
     return Split.by_owner(owner, data.clients)
 
 
@@ -72,7 +74,9 @@ def shards(labels: Indices, data: Data, seed: int) -> Split:
     shuffled = rng(seed, "split", n).permutation(n)
     by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
     owner = np.empty(n, dtype=np.int64)
-    owner[by_class] = (rng(seed, "shards").permutation(count) % data.clients)[np.arange(n) * count // n]
+    owner[by_class] = (rng(seed, "shards").permutation(count) % data.clients)[
+        np.arange(n) * count // n
+    ]
     return Split.by_owner(owner, data.clients)
 
 
@@ -99,13 +103,17 @@ def deal(labels: Indices, data: Data, seed: int) -> tuple[Split, int]:
     A draw that leaves a client with none is drawn again, so many times.
     """
     if data.split == "shards" and data.clients * data.shards > len(labels):
-        raise DataError(f"data.shards: every shard must hold an image, so clients × shards at most {len(labels):,}, found "
-                        f"{data.clients * data.shards:,}. Lower either.")
+        raise DataError(
+            f"data.shards: every shard must hold an image, so clients × shards at most {len(labels):,}, found "
+            f"{data.clients * data.shards:,}. Lower either."
+        )
     for attempt in range(TRIES):
         drawn = derive(seed, "deal", attempt)
         split = SPLITS[data.split](labels, data, drawn)
         empty = np.flatnonzero(split.sizes == 0)
         if not len(empty):
             return split, drawn
-    raise DataError(f"data.split: every client must hold an image, found {len(empty)} of {data.clients} with none (client {empty[0]} the "
-                    f"first) in the last of {TRIES} {data.split} splits. Raise data.alpha, or lower data.clients.")
+    raise DataError(
+        f"data.split: every client must hold an image, found {len(empty)} of {data.clients} with none (client {empty[0]} the "
+        f"first) in the last of {TRIES} {data.split} splits. Raise data.alpha, or lower data.clients."
+    )

@@ -19,18 +19,24 @@ STEPS = 110
 
 def gaussian_delta(noise_multiplier: ArrayLike, epsilon: ArrayLike) -> FloatArray:
     """Return the least δ: Φ(1/2z − εz) − e^ε Φ(−1/2z − εz)."""
-    z, epsilon = np.broadcast_arrays(checked("gaussian_delta", "noise_multiplier", noise_multiplier),
-                                     checked("gaussian_delta", "epsilon", epsilon))
+    z, epsilon = np.broadcast_arrays(
+        checked("gaussian_delta", "noise_multiplier", noise_multiplier),
+        checked("gaussian_delta", "epsilon", epsilon),
+    )
     usable = (z > 0) & np.isfinite(z) & np.isfinite(epsilon)
     safe, at = np.where(usable, z, 1.0), np.where(usable, epsilon, 0.0)
     delta = _delta(0.5 / safe - at * safe, safe)
-    return np.where(usable, np.clip(delta, 0.0, 1.0), np.where((z == 0) & np.isfinite(epsilon), 1.0, 0.0))
+    return np.where(
+        usable, np.clip(delta, 0.0, 1.0), np.where((z == 0) & np.isfinite(epsilon), 1.0, 0.0)
+    )
 
 
 def gaussian_epsilon(noise_multiplier: ArrayLike, delta: ArrayLike) -> FloatArray:
     """Return the least ε, rounded up; inf where there is no noise."""
-    z, delta = np.broadcast_arrays(checked("gaussian_epsilon", "noise_multiplier", noise_multiplier),
-                                   checked_delta("gaussian_epsilon", delta))
+    z, delta = np.broadcast_arrays(
+        checked("gaussian_epsilon", "noise_multiplier", noise_multiplier),
+        checked_delta("gaussian_epsilon", delta),
+    )
     none = erf(0.5 / np.sqrt(2.0) / np.maximum(z, 1e-150)) <= delta  # δ(0) = 2 Φ(1/2z) − 1
     usable = (z > 1e-150) & ~none
     safe = np.where(usable, z, 1e-3)
@@ -47,7 +53,12 @@ def _root(z: FloatArray, delta: FloatArray) -> FloatArray:
         value = np.maximum(_delta(a, z), 1e-300)
         holds = value <= delta
         low, high = np.where(holds, a, low), np.where(holds, high, a)
-        step = (wanted - np.log(value)) * value * z / np.maximum(_density(a) * _mills(1.0 / z - a), 1e-300)
+        step = (
+            (wanted - np.log(value))
+            * value
+            * z
+            / np.maximum(_density(a) * _mills(1.0 / z - a), 1e-300)
+        )
         done = np.abs(step) <= 1e-14 * (1 + np.abs(a))
         if done.all():
             break
@@ -58,7 +69,10 @@ def _root(z: FloatArray, delta: FloatArray) -> FloatArray:
 
 def gaussian_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> FloatArray:
     """Return the least noise multiplier that holds (ε, δ), rounded up."""
-    epsilon, delta = np.broadcast_arrays(checked("gaussian_multiplier", "epsilon", epsilon), checked_delta("gaussian_multiplier", delta))
+    epsilon, delta = np.broadcast_arrays(
+        checked("gaussian_multiplier", "epsilon", epsilon),
+        checked_delta("gaussian_multiplier", delta),
+    )
     safe = np.where(np.isfinite(epsilon), epsilon, 1.0)
     low, high = np.full(safe.shape, np.log(1e-12)), np.full(safe.shape, np.log(1e16))
     for _ in range(STEPS):
@@ -97,5 +111,7 @@ def checked_delta(where: str, delta: ArrayLike) -> FloatArray:
     """Return δ as an array; each must lie inside (0, 1)."""
     array = np.asarray(delta, dtype=np.float64)
     if not ((array > 0) & (array < 1)).all():
-        raise SettingError(f"{where}: delta must lie between 0 and 1, both excluded, found {array}. 1e-5 is usual.")
+        raise SettingError(
+            f"{where}: delta must lie between 0 and 1, both excluded, found {array}. 1e-5 is usual."
+        )
     return array

@@ -36,19 +36,29 @@ class Direction:
     survival: Callable[[FloatArray], tuple[FloatArray, FloatArray]]  # ε → P(L > ε), Q(L > ε)
     low: float
     high: float
-    symmetric: bool = False  # survival is asked at ε ≥ 0 alone, the rest mirrors it: P(L = −ε) = e^{−ε} P(L = ε)
+    symmetric: bool = (
+        False  # survival is asked at ε ≥ 0 alone, the rest mirrors it: P(L = −ε) = e^{−ε} P(L = ε)
+    )
     from_top: bool = False  # the grid starts from high, where the bulk of the loss lies
 
 
-def release_epsilon(noise_multiplier: ArrayLike, ratio: ArrayLike, rounds: ArrayLike, delta: ArrayLike, pair: str = "poisson",
-                    accuracy: float = FAST) -> FloatArray:
+def release_epsilon(
+    noise_multiplier: ArrayLike,
+    ratio: ArrayLike,
+    rounds: ArrayLike,
+    delta: ArrayLike,
+    pair: str = "poisson",
+    accuracy: float = FAST,
+) -> FloatArray:
     """Return an upper bound on ε of T rounds of the Gaussian mechanism on a secret sample, a share `ratio` of the clients.
 
     noise_multiplier: of the noise on the sum, over the clipping norm. pair: "poisson" for a client that is there or zeroed
     out; "poisson_replace" and "fixed" (m clients without replacement) for a client replaced by any other. accuracy: the
     relative excess the grid is chosen for. Never above what holds without sampling.
     """
-    z, q, T, delta = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (noise_multiplier, ratio, rounds, delta)))
+    z, q, T, delta = np.broadcast_arrays(
+        *(np.asarray(v, dtype=np.float64) for v in (noise_multiplier, ratio, rounds, delta))
+    )
     least = gaussian_epsilon((z if pair == "poisson" else z / 2) / np.sqrt(T), delta)
     asked = (q < 1) & (least > 0) & np.isfinite(least)
     rows = zip(*(v[asked].tolist() for v in (z, q, T, delta)), strict=True)
@@ -57,12 +67,19 @@ def release_epsilon(noise_multiplier: ArrayLike, ratio: ArrayLike, rounds: Array
     return np.asarray(np.minimum(least, found))
 
 
-def release_multiplier(epsilon: float, ratio: float, rounds: int, delta: float, pair: str = "poisson") -> float:
+def release_multiplier(
+    epsilon: float, ratio: float, rounds: int, delta: float, pair: str = "poisson"
+) -> float:
     """Return the least noise multiplier that holds ε by `release_epsilon`, rounded up."""
+
     def holds(z: float) -> bool:
         return bool(release_epsilon(z, ratio, rounds, delta, pair) <= epsilon)
 
-    high = float(gaussian_multiplier(epsilon, delta)) * (1 if pair == "poisson" else 2) * math.sqrt(rounds)  # without sampling
+    high = (
+        float(gaussian_multiplier(epsilon, delta))
+        * (1 if pair == "poisson" else 2)
+        * math.sqrt(rounds)
+    )  # without sampling
     if ratio == 1:
         return high
     low = 0.5 * high
@@ -83,7 +100,10 @@ def _amplified(z: float, q: float, T: float, delta: float, pair: str, accuracy: 
         return revealed_epsilon(own, q, rounds, delta)
     found = 0.0
     for d in directions(z, q, pair, accuracy * delta / rounds):
-        found = max(found, _single(d, delta) if rounds == 1 else _composed(d, rounds, delta, accuracy, found))
+        found = max(
+            found,
+            _single(d, delta) if rounds == 1 else _composed(d, rounds, delta, accuracy, found),
+        )
     return found
 
 
@@ -104,7 +124,9 @@ def revealed_epsilon(noise_multiplier: float, ratio: float, rounds: int, delta: 
     Knowing more never lowers ε, so this bounds the secret sample from above. Close where noise is small.
     """
     most = max(1, int(np.argmax(bdtrc(np.arange(rounds + 1), rounds, ratio) <= 1e-3 * delta)))
-    n = np.unique(np.linspace(1, most, min(most, 256)).astype(int))  # between two counts the larger stands for both
+    n = np.unique(
+        np.linspace(1, most, min(most, 256)).astype(int)
+    )  # between two counts the larger stands for both
     shares = np.diff(bdtr(n, rounds, ratio), prepend=bdtr(0, rounds, ratio))
     beyond, z = float(bdtrc(most, rounds, ratio)), noise_multiplier / np.sqrt(n)
     low, high = 0.0, float(gaussian_epsilon(noise_multiplier / math.sqrt(most), delta * (1 - 2e-3)))
@@ -124,13 +146,31 @@ def directions(z: float, q: float, pair: str, mass: float) -> tuple[Direction, .
     shift, farthest = (2 if pair == "fixed" else 1) / z, -float(ndtri(mass))
     far = min(farthest, max(-float(ndtri(min(0.5, mass / 2 / q))), -float(ndtri(mass / 2)) - shift))
     if pair == "fixed":
-        return (Direction(lambda e: _removed(e, z / 2, q), 0.0, _mixed(2.0 / z**2 + 2 * far / z, q), symmetric=True),)
+        return (
+            Direction(
+                lambda e: _removed(e, z / 2, q),
+                0.0,
+                _mixed(2.0 / z**2 + 2 * far / z, q),
+                symmetric=True,
+            ),
+        )
     top, bottom = 0.5 / z**2 + far / z, -0.5 / z**2 - max(farthest, 7.0) / z
     if pair == "poisson_replace":
-        return (Direction(lambda e: _replaced(e, z, q), 0.0, _mixed(top, q) - _mixed(bottom - 1 / z**2, q), symmetric=True),)
-    most = -_mixed(bottom, q) if bottom > -12 else -math.log1p(-q) * (1 + 1e-15)  # past it there is nothing
-    return (Direction(lambda e: _removed(e, z, q), _mixed(bottom, q), _mixed(top, q)),
-            Direction(lambda e: _added(e, z, q), -_mixed(7 / z - 0.5 / z**2, q), most, from_top=True))
+        return (
+            Direction(
+                lambda e: _replaced(e, z, q),
+                0.0,
+                _mixed(top, q) - _mixed(bottom - 1 / z**2, q),
+                symmetric=True,
+            ),
+        )
+    most = (
+        -_mixed(bottom, q) if bottom > -12 else -math.log1p(-q) * (1 + 1e-15)
+    )  # past it there is nothing
+    return (
+        Direction(lambda e: _removed(e, z, q), _mixed(bottom, q), _mixed(top, q)),
+        Direction(lambda e: _added(e, z, q), -_mixed(7 / z - 0.5 / z**2, q), most, from_top=True),
+    )
 
 
 def _mixed(u: float, q: float) -> float:
@@ -163,7 +203,9 @@ def _replaced(epsilon: FloatArray, z: float, q: float) -> tuple[FloatArray, Floa
     scale = math.log((1 - q) / q) + 0.5 / z**2
     with np.errstate(divide="ignore"):
         logs = scale + half + np.log(-np.expm1(-epsilon) / 2)
-    x = z * (half + np.where(logs > 300, logs + math.log(2), np.arcsinh(np.exp(np.minimum(logs, 300.0)))))
+    x = z * (
+        half + np.where(logs > 300, logs + math.log(2), np.arcsinh(np.exp(np.minimum(logs, 300.0))))
+    )
     shared = (1 - q) * ndtr(-x)
     return shared + q * ndtr(1 / z - x), shared + q * ndtr(-1 / z - x)
 
@@ -214,15 +256,24 @@ def _tilt(loss: Loss, rounds: int, delta: float, accuracy: float) -> Tilt:
     """Choose θ = α − 1 for the shortest FFT; the bound is Canonne, Kamath, Steinke 2020, Proposition 12."""
     losses = loss.losses()
     theta = TILTS / (losses[-1] - losses[0])  # [40]
-    total = rounds * (np.log(np.exp(theta[:, None] * (losses - losses[-1])) @ loss.mass) + theta * losses[-1])  # K(θ)
+    total = rounds * (
+        np.log(np.exp(theta[:, None] * (losses - losses[-1])) @ loss.mass) + theta * losses[-1]
+    )  # K(θ)
     left = delta + math.expm1(rounds * math.log1p(-loss.infinite))
     spare = np.log1p(theta) + theta * np.log1p(1 / theta)
     bound = float(np.min((total - math.log(left) - spare) / theta))
     tops = (total - math.log(accuracy * delta)) / theta
-    with np.errstate(divide="ignore", invalid="ignore"):  # where e^{θS} leaves little: Chernoff with any larger θ
-        rare = (total - total[:, None] - math.log(accuracy / 10)) / (theta - theta[:, None])  # [40, 40]
+    with np.errstate(
+        divide="ignore", invalid="ignore"
+    ):  # where e^{θS} leaves little: Chernoff with any larger θ
+        rare = (total - total[:, None] - math.log(accuracy / 10)) / (
+            theta - theta[:, None]
+        )  # [40, 40]
     rare = np.where(theta > theta[:, None], rare, rounds * losses[-1]).min(axis=1)
-    windows = np.maximum(np.maximum(-math.log(accuracy * delta) / theta, tops - bound + 5 / theta), rare - bound + 4 / theta)
+    windows = np.maximum(
+        np.maximum(-math.log(accuracy * delta) / theta, tops - bound + 5 / theta),
+        rare - bound + 4 / theta,
+    )
     best = int(np.argmin(windows * np.sqrt((theta + 1) / np.maximum(1 / theta, bound))))
     return Tilt(float(theta[best]), bound, float(tops[best]), float(windows[best]))
 
@@ -237,10 +288,18 @@ def _composed(d: Direction, rounds: int, delta: float, accuracy: float, reached:
     theta, window, expected = tilt.theta, tilt.window, tilt.bound
     for _ in range(6):
         # connecting the dots adds about T θ(θ+1) step²/12 to K(θ), so T (θ+1) step²/12 to ε
-        step = math.sqrt(12 * accuracy * max(theta * expected, 0.05) / (rounds * theta * (theta + 1)))
+        step = math.sqrt(
+            12 * accuracy * max(theta * expected, 0.05) / (rounds * theta * (theta + 1))
+        )
         step = max(step, window / MOST, (d.high - d.low) / MOST)
         loss = on_grid(d, step)
-        found = _read(_tilted(loss, theta, rounds, max(16, math.ceil(window / step))), tilt, loss, rounds, delta)
+        found = _read(
+            _tilted(loss, theta, rounds, max(16, math.ceil(window / step))),
+            tilt,
+            loss,
+            rounds,
+            delta,
+        )
         if found is None:
             window *= 2
         elif found > 0.4 * expected or found == 0:
@@ -256,7 +315,7 @@ def _tilted(loss: Loss, theta: float, rounds: int, bins: int) -> tuple[FloatArra
     weights = loss.mass * np.exp(theta * loss.step * np.arange(1 - len(loss.mass), 1))
     mean = weights.sum()
     folded = np.zeros(-(-len(weights) // bins) * bins)
-    folded[:len(weights)] = weights / mean
+    folded[: len(weights)] = weights / mean
     waves = rfft(folded.reshape(-1, bins).sum(axis=0))
     kept = np.abs(waves) > math.exp(-60 / rounds)  # what is left out is below e^{−60}
     powers = np.zeros_like(waves)
@@ -276,19 +335,25 @@ def _power(base: FloatArray, exponent: int) -> FloatArray:
     return result
 
 
-def _read(tilted: tuple[FloatArray, float], tilt: Tilt, loss: Loss, rounds: int, delta: float) -> float | None:
+def _read(
+    tilted: tuple[FloatArray, float], tilt: Tilt, loss: Loss, rounds: int, delta: float
+) -> float | None:
     """Return the least ε with δ(ε) ≤ δ; None where it lies below the window, which ends at tilt.top."""
     (wheel, total), h, origin = tilted, loss.step, rounds * loss.first
     last = math.ceil((tilt.top - origin) / h)
     first = max(last - len(wheel), math.floor((tilt.bound - 40 / tilt.theta - origin) / h))
     start, n = origin + first * h, last - first
-    weights = wheel[np.arange(first, last) % len(wheel)] * np.exp(-tilt.theta * h * np.arange(n))  # in units of e^{K − θ start}
+    weights = wheel[np.arange(first, last) % len(wheel)] * np.exp(
+        -tilt.theta * h * np.arange(n)
+    )  # in units of e^{K − θ start}
     unit = math.exp(tilt.theta * start - total)
-    allowed = (delta * (1 - 1e-9) + math.expm1(rounds * math.log1p(-loss.infinite))) * unit - math.exp(-tilt.theta * h * n)
+    allowed = (
+        delta * (1 - 1e-9) + math.expm1(rounds * math.log1p(-loss.infinite))
+    ) * unit - math.exp(-tilt.theta * h * n)
     gain = -np.expm1(-h * np.arange(n + 1))  # 1 − e^{ε − S}
 
     def holds(k: int) -> bool:
-        return bool(weights[k:] @ gain[:n - k] <= allowed)
+        return bool(weights[k:] @ gain[: n - k] <= allowed)
 
     if holds(0):
         return 0.0 if start <= 0 else None
@@ -298,6 +363,8 @@ def _read(tilted: tuple[FloatArray, float], tilt: Tilt, loss: Loss, rounds: int,
         low, high = (low, middle) if holds(middle) else (middle, high)
     if high == n:
         return math.inf
-    above = weights[high:]  # δ(ε) = Σ above − e^{ε − end} Σ above·e^{end − S} between the last two bins
-    inside = math.log((above.sum() - allowed) / float(above @ (1 - gain[:n - high])))
+    above = weights[
+        high:
+    ]  # δ(ε) = Σ above − e^{ε − end} Σ above·e^{end − S} between the last two bins
+    inside = math.log((above.sum() - allowed) / float(above @ (1 - gain[: n - high])))
     return max(0.0, (start + high * h + min(inside, 0.0)) * (1 + 1e-12))

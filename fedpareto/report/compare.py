@@ -47,11 +47,15 @@ class Group:
     label: str
     seeds: tuple[int, ...]
     curves: FloatArray  # [seeds, evaluations] hypervolume after each trial, as far as every seed has come
-    identity: dict[str, Any] = field(repr=False)  # the study file in full, but for name, budget and seed
+    identity: dict[str, Any] = field(
+        repr=False
+    )  # the study file in full, but for name, budget and seed
     objectives: tuple[Objective, ...] = field(repr=False)
     y: FloatArray = field(repr=False)  # [n,m] of all seeds together, within the limits
     of: NDArray[np.int64] = field(repr=False)  # [n], which of the trials
-    rounds: NDArray[np.int64] = field(repr=False)  # [n], after how many rounds; 0 where the run ended
+    rounds: NDArray[np.int64] = field(
+        repr=False
+    )  # [n], after how many rounds; 0 where the run ended
     trials: tuple[tuple[int, Trial], ...] = field(repr=False)  # seed and trial
 
     @property
@@ -84,14 +88,23 @@ class Group:
 
     @cached_property
     def _stated(self) -> dict[str, FloatArray]:
-        stated = {view: [t.measures.get(f"epsilon_{view}", math.nan) for _, t in self.trials] for view in VIEWS}
-        return {view: np.array(values, dtype=np.float64)[self.of] for view, values in stated.items()}
+        stated = {
+            view: [t.measures.get(f"epsilon_{view}", math.nan) for _, t in self.trials]
+            for view in VIEWS
+        }
+        return {
+            view: np.array(values, dtype=np.float64)[self.of] for view, values in stated.items()
+        }
 
     @property
     def mechanism(self) -> str:
         """Return how clients protect what they send, in a word or a chain of words."""
         table = self.identity.get("mechanism", {})
-        return " + ".join(str(link["name"]) for link in table["links"]) if "links" in table else str(table.get("name", "none"))
+        return (
+            " + ".join(str(link["name"]) for link in table["links"])
+            if "links" in table
+            else str(table.get("name", "none"))
+        )
 
 
 @dataclass(frozen=True)
@@ -107,7 +120,9 @@ class Comparison:
         return sorted({g.mechanism for g in self.groups})
 
 
-def compare(paths: Sequence[str | Path], reference: Mapping[str, float] | None = None) -> Comparison:
+def compare(
+    paths: Sequence[str | Path], reference: Mapping[str, float] | None = None
+) -> Comparison:
     """Look at several studies together: study files, each with its database beside it, or databases.
 
     Databases that differ in nothing but the seed are one study. The reference point is the largest of theirs unless given.
@@ -118,8 +133,12 @@ def compare(paths: Sequence[str | Path], reference: Mapping[str, float] | None =
     objectives = _common(seen)
     unknown = [name for name in reference or {} if name not in [o.name for o in objectives]]
     if unknown:
-        raise SettingError(f"compare: a reference must name one of {', '.join(o.name for o in objectives)}, found {unknown[0]!r}.")
-    corner = {o.name: max(s.objectives[j].reference for s in seen) for j, o in enumerate(objectives)} | dict(reference or {})
+        raise SettingError(
+            f"compare: a reference must name one of {', '.join(o.name for o in objectives)}, found {unknown[0]!r}."
+        )
+    corner = {
+        o.name: max(s.objectives[j].reference for s in seen) for j, o in enumerate(objectives)
+    } | dict(reference or {})
     grouped: dict[str, list[_Seen]] = {}
     for one in seen:
         grouped.setdefault(one.key, []).append(one)
@@ -159,12 +178,22 @@ class _Seen:
         """Return what each finished trial showed, at its end and on the way, [·,m], and after how many rounds, 0 for its end."""
         measures = [o.measure for o in self.objectives]
         rounds = self.identity.get("training", {}).get("rounds")
-        first = rounds.get("low", min(rounds.get("choices", [1]))) if isinstance(rounds, dict) else None
+        first = (
+            rounds.get("low", min(rounds.get("choices", [1]))) if isinstance(rounds, dict) else None
+        )
         out = []
         for trial in self.trials:
-            end = [trial.measures.get(m, math.nan) if trial.state == "done" else math.nan for m in measures]
+            end = [
+                trial.measures.get(m, math.nan) if trial.state == "done" else math.nan
+                for m in measures
+            ]
             way = list(along(trial, measures, "rounds", int(first))) if first is not None else []
-            out.append((np.array([end, *(shown for _, shown in way)], dtype=np.float64), [0, *(value for value, _ in way)]))
+            out.append(
+                (
+                    np.array([end, *(shown for _, shown in way)], dtype=np.float64),
+                    [0, *(value for value, _ in way)],
+                )
+            )
         return out
 
 
@@ -174,12 +203,21 @@ def _read(path: Path) -> _Seen:
         identity, trials = store.identity, [t for t in store.trials() if t.state != "pending"]
         name = store.name
     if not isinstance(identity.get("objectives"), list):
-        raise SettingError(f"compare: {database} must be of a study that was read from a file, found one made in Python.")
+        raise SettingError(
+            f"compare: {database} must be of a study that was read from a file, found one made in Python."
+        )
     keys = ("name", "measure", "limit", "penalty", "reference")
-    objectives = tuple(Objective(**{k: v for k, v in table.items() if k in keys}) for table in identity["objectives"])
+    objectives = tuple(
+        Objective(**{k: v for k, v in table.items() if k in keys})
+        for table in identity["objectives"]
+    )
     if not trials:
-        raise SettingError(f"compare: {database} must hold finished trials, found none. Run the study first.")
-    return _Seen(name, identity, tuple(replace(o, proxy=_proxy(o.measure)) for o in objectives), trials)
+        raise SettingError(
+            f"compare: {database} must hold finished trials, found none. Run the study first."
+        )
+    return _Seen(
+        name, identity, tuple(replace(o, proxy=_proxy(o.measure)) for o in objectives), trials
+    )
 
 
 def _proxy(measure: str) -> str | None:
@@ -190,10 +228,15 @@ def _proxy(measure: str) -> str | None:
 def _common(seen: Sequence[_Seen]) -> tuple[Objective, ...]:
     """Return the objectives that all have, or say which differ; one proxy may stand for another, as mechanisms have their own."""
     for other in seen[1:]:
-        mine, theirs = ([(o.name, "a proxy" if o.proxy else o.measure) for o in s.objectives] for s in (seen[0], other))
+        mine, theirs = (
+            [(o.name, "a proxy" if o.proxy else o.measure) for o in s.objectives]
+            for s in (seen[0], other)
+        )
         if mine != theirs:
-            raise SettingError(f"compare: all studies must have the same objectives, found {mine} in {seen[0].name} and {theirs} in "
-                               f"{other.name}.")
+            raise SettingError(
+                f"compare: all studies must have the same objectives, found {mine} in {seen[0].name} and {theirs} in "
+                f"{other.name}."
+            )
     return seen[0].objectives
 
 
@@ -206,24 +249,54 @@ def _group(members: Sequence[_Seen], corner: FloatArray) -> Group:
     of = np.repeat(np.arange(len(rows)), [len(y) for y, _ in rows])
     rounds = np.array([r for _, way in rows for r in way], dtype=np.int64)
     holds = feasible(first.objectives, y)
-    return Group(first.label, tuple(int(m.identity["seed"]) for m in members), np.array([c[:shortest] for c in curves]),
-                 {k: v for k, v in first.identity.items() if k != "seed"}, first.objectives, y[holds], of[holds], rounds[holds],
-                 tuple((int(m.identity["seed"]), t) for m in members for t in m.trials))
+    return Group(
+        first.label,
+        tuple(int(m.identity["seed"]) for m in members),
+        np.array([c[:shortest] for c in curves]),
+        {k: v for k, v in first.identity.items() if k != "seed"},
+        first.objectives,
+        y[holds],
+        of[holds],
+        rounds[holds],
+        tuple((int(m.identity["seed"]), t) for m in members for t in m.trials),
+    )
 
 
 def comparison_data(found: Comparison) -> dict[str, Any]:
     """Return the comparison as plain data, the form of `fedpareto compare --json`."""
-    return {"reference": found.reference, "studies": [
-        {"label": g.label, "mechanism": g.mechanism, "seeds": list(g.seeds), "evaluations": g.curves.shape[1], "hypervolume": g.last[0],
-         "spread": g.last[1], "curve": g.curves.mean(0).tolist(),
-         "front": [dict(zip(found.reference, map(float, row), strict=True)) for row in g.front]}
-        for g in found.groups]}
+    return {
+        "reference": found.reference,
+        "studies": [
+            {
+                "label": g.label,
+                "mechanism": g.mechanism,
+                "seeds": list(g.seeds),
+                "evaluations": g.curves.shape[1],
+                "hypervolume": g.last[0],
+                "spread": g.last[1],
+                "curve": g.curves.mean(0).tolist(),
+                "front": [
+                    dict(zip(found.reference, map(float, row), strict=True)) for row in g.front
+                ],
+            }
+            for g in found.groups
+        ],
+    }
 
 
 def comparison_table(found: Comparison) -> Table:
     """Return the hypervolume of each study at a quarter, half and all of its evaluations."""
     out = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("study", "seeds", "evaluations", "at a quarter", "at half", "hypervolume", "spread", "on the front"):
+    for heading in (
+        "study",
+        "seeds",
+        "evaluations",
+        "at a quarter",
+        "at half",
+        "hypervolume",
+        "spread",
+        "on the front",
+    ):
         out.add_column(heading, justify="left" if heading == "study" else "right", no_wrap=True)
     for row in comparison_rows(found):
         out.add_row(*row)
@@ -236,8 +309,18 @@ def comparison_rows(found: Comparison) -> list[tuple[str, ...]]:
     for g in sorted(found.groups, key=lambda g: -g.last[0]):
         n, mean = g.curves.shape[1], g.curves.mean(0)
         spread = f"± {g.last[1]:.4f}" if len(g.seeds) > 1 else "one seed"
-        out.append((g.label, str(len(g.seeds)), str(n), f"{mean[max(0, n // 4 - 1)]:.4f}", f"{mean[max(0, n // 2 - 1)]:.4f}",
-                    f"{mean[-1]:.4f}", spread, str(len(g.front))))
+        out.append(
+            (
+                g.label,
+                str(len(g.seeds)),
+                str(n),
+                f"{mean[max(0, n // 4 - 1)]:.4f}",
+                f"{mean[max(0, n // 2 - 1)]:.4f}",
+                f"{mean[-1]:.4f}",
+                spread,
+                str(len(g.front)),
+            )
+        )
     return out
 
 
@@ -257,7 +340,11 @@ def _draw_curves(axes: Axes, found: Comparison) -> None:
             deviation = g.curves.std(0, ddof=1)
             axes.fill_between(n, mean - deviation, mean + deviation, color=f"C{i}", alpha=0.2)
     corner = ", ".join(f"{name} {value:g}" for name, value in found.reference.items())
-    axes.set(xlabel="evaluations", ylabel="hypervolume", title=f"Reference {corner}; mean and spread over seeds")
+    axes.set(
+        xlabel="evaluations",
+        ylabel="hypervolume",
+        title=f"Reference {corner}; mean and spread over seeds",
+    )
     axes.legend(frameon=False)
 
 
@@ -265,5 +352,9 @@ def _draw_fronts(axes: Axes, found: Comparison) -> None:
     y, x = found.objectives[0], found.objectives[1]
     for i, g in enumerate(found.groups):
         axes.plot(g.front[:, 1], g.front[:, 0], "o", color=f"C{i}", markersize=4, label=g.label)
-    axes.set(xlabel=f"{x.name} (proxy)" if x.proxy else x.name, ylabel=y.name, title="Fronts of all seeds together")
+    axes.set(
+        xlabel=f"{x.name} (proxy)" if x.proxy else x.name,
+        ylabel=y.name,
+        title="Fronts of all seeds together",
+    )
     axes.legend(frameon=False)

@@ -15,20 +15,53 @@ from fedpareto.report.text import column
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#9aa0a6"  # apart for colour-blind readers
+BLUE, ORANGE, GREEN, GREY = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#9aa0a6",
+)  # apart for colour-blind readers
 PURPLE = "#cc79a7"
-CLASSES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866", "#44bb99", "#222255")
+CLASSES = (
+    "#4477aa",
+    "#ee6677",
+    "#228833",
+    "#ccbb44",
+    "#66ccee",
+    "#aa3377",
+    "#bbbbbb",
+    "#ee8866",
+    "#44bb99",
+    "#222255",
+)
 MOST_CLIENTS = 50
-STYLE: dict[Any, Any] = {"font.size": 10, "axes.labelsize": 11, "axes.titlesize": 12, "svg.fonttype": "none", "svg.hashsalt": "fedpareto"}
+STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.labelsize": 11,
+    "axes.titlesize": 12,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fedpareto",
+}
 
 
-def write_figures(seen: View, stem: Path, kinds: Collection[str] = ("png",),
-                  plots: Collection[str] = ("front", "hypervolume", "split")) -> list[Path]:
+def write_figures(
+    seen: View,
+    stem: Path,
+    kinds: Collection[str] = ("png",),
+    plots: Collection[str] = ("front", "hypervolume", "split"),
+) -> list[Path]:
     """Write plots of a study beside each other, as PNG or SVG files, and return their paths; what a study cannot show is left out."""
-    can = {"split": lambda: split_table(seen) is not None, "settings": lambda: len(_dimensions(seen)) > 1,
-           "clients": lambda: bool(_clients(seen))}
+    can = {
+        "split": lambda: split_table(seen) is not None,
+        "settings": lambda: len(_dimensions(seen)) > 1,
+        "clients": lambda: bool(_clients(seen)),
+    }
     drawn = [name for name in plots if can.get(name, lambda: True)()]
-    return [save(PLOTS[name], seen, stem.with_name(f"{stem.name}-{name}.{kind}")) for name in drawn for kind in kinds]
+    return [
+        save(PLOTS[name], seen, stem.with_name(f"{stem.name}-{name}.{kind}"))
+        for name in drawn
+        for kind in kinds
+    ]
 
 
 def save(draw: Callable[[Axes, Any], None], seen: Any, path: Path) -> Path:
@@ -46,7 +79,9 @@ def save(draw: Callable[[Axes, Any], None], seen: Any, path: Path) -> Path:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
         draw(axes, seen)
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {"Software": "fedpareto"})
+        figure.savefig(
+            path, metadata={"Date": None} if path.suffix == ".svg" else {"Software": "fedpareto"}
+        )
     return path
 
 
@@ -61,19 +96,40 @@ def _xy(points: Sequence[Point], seen: View) -> tuple[list[float], list[float]]:
 def draw_front(axes: Axes, seen: View) -> None:
     """Draw every trial, the front and the recommended point on the first two objectives."""
     on_front = set(map(id, seen.front))
-    groups = [("outside the limits", [p for p in seen.points if not p.feasible], GREY, "none"),
-              ("within the limits", [p for p in seen.points if p.feasible and id(p) not in on_front], GREY, GREY)]
+    groups = [
+        ("outside the limits", [p for p in seen.points if not p.feasible], GREY, "none"),
+        (
+            "within the limits",
+            [p for p in seen.points if p.feasible and id(p) not in on_front],
+            GREY,
+            GREY,
+        ),
+    ]
     for label, points, edge, face in groups:
         if points:
-            axes.scatter(*_xy(points, seen), s=16, edgecolors=edge, facecolors=face, linewidths=0.8, label=label)
+            axes.scatter(
+                *_xy(points, seen),
+                s=16,
+                edgecolors=edge,
+                facecolors=face,
+                linewidths=0.8,
+                label=label,
+            )
     for label, front, colour, shape in _fronts(seen):
         x, y = _xy(front, seen)
         if len(seen.objectives) > 1:
             axes.step(x, y, where="post", color=colour, alpha=0.5)
         axes.scatter(x, y, s=30, color=colour, marker=shape, label=label, zorder=3)
     if seen.recommended:
-        axes.scatter(*_xy([seen.recommended], seen), s=170, facecolors="none", edgecolors=ORANGE, linewidths=2.2,
-                     label=f"recommended (trial {seen.recommended.trial})", zorder=4)
+        axes.scatter(
+            *_xy([seen.recommended], seen),
+            s=170,
+            facecolors="none",
+            edgecolors=ORANGE,
+            linewidths=2.2,
+            label=f"recommended (trial {seen.recommended.trial})",
+            zorder=4,
+        )
     _fit(axes, seen)
     _label(axes, seen)
     axes.legend(frameon=False, fontsize=9)
@@ -84,15 +140,22 @@ def _fit(axes: Axes, seen: View) -> None:
     """Make an axis logarithmic where values span more than two decades; else let outliers not squash the front."""
     if not seen.front or len(seen.objectives) == 1:
         return
-    sides: list[tuple[Callable[..., Any], Callable[..., Any]]] = [(axes.set_xscale, axes.set_xlim), (axes.set_yscale, axes.set_ylim)]
-    for (scale, limit), among, front, which in zip(sides, _xy(seen.points, seen), _xy(seen.front, seen), (1, 0), strict=True):
+    sides: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+        (axes.set_xscale, axes.set_xlim),
+        (axes.set_yscale, axes.set_ylim),
+    ]
+    for (scale, limit), among, front, which in zip(
+        sides, _xy(seen.points, seen), _xy(seen.front, seen), (1, 0), strict=True
+    ):
         values, own = [v for v in among if np.isfinite(v)], seen.objectives[which].limit
         low, high = min(values, default=0.0), max(values, default=0.0)
         if low > 0 and high / low > 100:
             scale("log")
             continue
         last = max([*front, *([] if own is None else [own])])
-        most = max(last, min(float(np.quantile(values, 0.95)), min(front) + 3 * (last - min(front))))
+        most = max(
+            last, min(float(np.quantile(values, 0.95)), min(front) + 3 * (last - min(front)))
+        )
         if np.isfinite(most) and high - low > 1.3 * (most - low) > 0:
             limit(low - 0.04 * (most - low), most + 0.04 * (most - low))
 
@@ -102,13 +165,18 @@ def _fronts(seen: View) -> list[tuple[str, list[Point], str, str]]:
     if len(seen.objectives) < 3 or not seen.front:
         return [("Pareto front", _in_order(seen.front, seen), BLUE, "o")]
     third, looks = seen.objectives[2].name, zip((GREEN, PURPLE, BLUE), ("o", "s", "^"), strict=True)
-    return [(f"{third} ≤ {budget:.3g}", _in_order(points, seen), colour, shape)
-            for (budget, points), (colour, shape) in zip(by_budget(seen), looks, strict=False)]
+    return [
+        (f"{third} ≤ {budget:.3g}", _in_order(points, seen), colour, shape)
+        for (budget, points), (colour, shape) in zip(by_budget(seen), looks, strict=False)
+    ]
 
 
 def _in_order(points: Sequence[Point], seen: View) -> list[Point]:
     """Return points from left to right."""
-    return [p for _, p in sorted(zip(_xy(points, seen)[0], points, strict=True), key=lambda pair: pair[0])]
+    return [
+        p
+        for _, p in sorted(zip(_xy(points, seen)[0], points, strict=True), key=lambda pair: pair[0])
+    ]
 
 
 def _label(axes: Axes, seen: View) -> None:
@@ -129,7 +197,9 @@ def draw_hypervolume(axes: Axes, seen: View) -> None:
     axes.set_xlabel("trials")
     corner = ", ".join(f"{name} {value:g}" for name, value in seen.reference.items())
     axes.set_ylabel("hypervolume")
-    axes.set_title(f"hypervolume {seen.hypervolume:.4f} (reference {corner})", loc="left", fontsize=12)
+    axes.set_title(
+        f"hypervolume {seen.hypervolume:.4f} (reference {corner})", loc="left", fontsize=12
+    )
 
 
 def draw_split(axes: Axes, seen: View) -> None:
@@ -138,9 +208,20 @@ def draw_split(axes: Axes, seen: View) -> None:
     assert table is not None
     shown, below = table[:MOST_CLIENTS], np.zeros(len(table[:MOST_CLIENTS]))
     for c in range(table.shape[1]):
-        axes.bar(range(len(shown)), shown[:, c], bottom=below, width=0.85, label=str(c), color=CLASSES[c % len(CLASSES)])
+        axes.bar(
+            range(len(shown)),
+            shown[:, c],
+            bottom=below,
+            width=0.85,
+            label=str(c),
+            color=CLASSES[c % len(CLASSES)],
+        )
         below = below + shown[:, c]
-    axes.set_xlabel("client" if len(shown) == len(table) else f"client (the first {len(shown)} of {len(table):,})")
+    axes.set_xlabel(
+        "client"
+        if len(shown) == len(table)
+        else f"client (the first {len(shown)} of {len(table):,})"
+    )
     axes.set_ylabel("training images")
     axes.set_title("who holds what, by class, in the first repeat", loc="left", fontsize=12)
     if table.shape[1] <= len(CLASSES):
@@ -149,6 +230,7 @@ def draw_split(axes: Axes, seen: View) -> None:
 
 def _dimensions(seen: View) -> list[tuple[str, list[float]]]:
     """Return what a line of parallel coordinates passes: settings that differ, as numbers, and objectives."""
+
     def numbers(values: Sequence[Any]) -> list[float]:
         if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
             return [float(v) for v in values]
@@ -158,7 +240,11 @@ def _dimensions(seen: View) -> list[tuple[str, list[float]]]:
     names = seen.points[0].settings if seen.points else {}
     settings = [(name, numbers([p.settings[name] for p in seen.points])) for name in names]
     goals = [(o.name, [p.objectives[o.name] for p in seen.points]) for o in seen.objectives]
-    return [(name, values) for name, values in [*settings, *goals] if seen.points and min(values) < max(values)]
+    return [
+        (name, values)
+        for name, values in [*settings, *goals]
+        if seen.points and min(values) < max(values)
+    ]
 
 
 def draw_settings(axes: Axes, seen: View) -> None:
@@ -166,14 +252,28 @@ def draw_settings(axes: Axes, seen: View) -> None:
     dimensions = _dimensions(seen)
     lines = np.column_stack([_unit(values) for _, values in dimensions])  # [n, dimensions]
     front = set(map(id, seen.front))
-    for line, point in sorted(zip(lines, seen.points, strict=True), key=lambda pair: (pair[1] is seen.recommended, id(pair[1]) in front)):
-        mine = (ORANGE, 1.0, 2.4) if point is seen.recommended else (BLUE, 0.5, 1.0) if id(point) in front else (GREY, 0.15, 0.7)
+    for line, point in sorted(
+        zip(lines, seen.points, strict=True),
+        key=lambda pair: (pair[1] is seen.recommended, id(pair[1]) in front),
+    ):
+        mine = (
+            (ORANGE, 1.0, 2.4)
+            if point is seen.recommended
+            else (BLUE, 0.5, 1.0)
+            if id(point) in front
+            else (GREY, 0.15, 0.7)
+        )
         axes.plot(line, color=mine[0], alpha=mine[1], linewidth=mine[2])
-    labels = ["\n".join([*name.split("_"), f"{min(values):.3g} to {max(values):.3g}"]) for name, values in dimensions]
+    labels = [
+        "\n".join([*name.split("_"), f"{min(values):.3g} to {max(values):.3g}"])
+        for name, values in dimensions
+    ]
     axes.set_xticks(range(len(dimensions)), labels, fontsize=8)
     axes.set_yticks([])
     axes.grid(axis="x", alpha=0.6)
-    axes.set_title("settings and objectives: the front, and the recommended trial", loc="left", fontsize=12)
+    axes.set_title(
+        "settings and objectives: the front, and the recommended trial", loc="left", fontsize=12
+    )
 
 
 def _unit(values: Iterable[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -192,9 +292,21 @@ def _clients(seen: View) -> list[Point]:
 def draw_clients(axes: Axes, seen: View) -> None:
     """Draw the test error of the average and of the worst client along the front, with its spread over repeats."""
     points = _clients(seen)
-    for name, label, shape, colour in (("test_error", "average", "o", BLUE), ("test_error_worst", "worst client", "^", ORANGE)):
-        axes.errorbar(range(len(points)), [p.measures[name] for p in points], [p.spread.get(name, 0.0) for p in points], fmt=shape,
-                      color=colour, markersize=5, elinewidth=0.9, capsize=2, label=label)
+    for name, label, shape, colour in (
+        ("test_error", "average", "o", BLUE),
+        ("test_error_worst", "worst client", "^", ORANGE),
+    ):
+        axes.errorbar(
+            range(len(points)),
+            [p.measures[name] for p in points],
+            [p.spread.get(name, 0.0) for p in points],
+            fmt=shape,
+            color=colour,
+            markersize=5,
+            elinewidth=0.9,
+            capsize=2,
+            label=label,
+        )
     axes.set_xticks([])
     axes.set_xlabel("points of the front, in order")
     axes.set_ylabel("test error")
@@ -202,5 +314,10 @@ def draw_clients(axes: Axes, seen: View) -> None:
     axes.legend(frameon=False, fontsize=9)
 
 
-PLOTS: dict[str, Callable[[Axes, View], None]] = {"front": draw_front, "hypervolume": draw_hypervolume, "split": draw_split,
-                                                  "settings": draw_settings, "clients": draw_clients}
+PLOTS: dict[str, Callable[[Axes, View], None]] = {
+    "front": draw_front,
+    "hypervolume": draw_hypervolume,
+    "split": draw_split,
+    "settings": draw_settings,
+    "clients": draw_clients,
+}

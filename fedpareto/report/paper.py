@@ -22,9 +22,11 @@ def safe(value: Any) -> Html:
 def sheet(title: str, body: str, head: str = "") -> Html:
     """Return a whole page around its body, with the style it needs."""
     style = files("fedpareto.report").joinpath("paper.css").read_text("utf-8")
-    return Html(f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-                f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{head}\n<title>{safe(title)} · fedpareto</title>\n'
-                f"<style>{style}</style>\n</head>\n<body>\n<h1>{safe(title)}</h1>\n{body}\n</body>\n</html>\n")
+    return Html(
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{head}\n<title>{safe(title)} · fedpareto</title>\n'
+        f"<style>{style}</style>\n</head>\n<body>\n<h1>{safe(title)}</h1>\n{body}\n</body>\n</html>\n"
+    )
 
 
 def paragraph(text: Any, kind: str = "") -> Html:
@@ -40,22 +42,34 @@ def bullets(lines: Iterable[Any]) -> Html:
     return Html(f"<ul>\n{items}</ul>\n" if items else "")
 
 
-def table(head: Sequence[Any], rows: Iterable[Sequence[Any]], caption: str = "", kind: str = "", chosen: int | None = None) -> Html:
+def table(
+    head: Sequence[Any],
+    rows: Iterable[Sequence[Any]],
+    caption: str = "",
+    kind: str = "",
+    chosen: int | None = None,
+) -> Html:
     """Return a table; the row numbered `chosen` stands out."""
     heads = "".join(f'<th scope="col">{safe(cell)}</th>' for cell in head)
     lines = []
     for i, row in enumerate(rows):
-        cells = "".join(cell if cell.startswith("<td") else f"<td>{cell}</td>" for cell in map(safe, row))
+        cells = "".join(
+            cell if cell.startswith("<td") else f"<td>{cell}</td>" for cell in map(safe, row)
+        )
         lines.append(f'<tr class="chosen">{cells}</tr>' if i == chosen else f"<tr>{cells}</tr>")
     above = f"<caption>{safe(caption)}</caption>" if caption else ""
-    return Html(f'<div class="scroll"><table class="{kind}">{above}<thead><tr>{heads}</tr></thead>\n'
-                f"<tbody>{''.join(lines)}</tbody></table></div>\n")
+    return Html(
+        f'<div class="scroll"><table class="{kind}">{above}<thead><tr>{heads}</tr></thead>\n'
+        f"<tbody>{''.join(lines)}</tbody></table></div>\n"
+    )
 
 
 def cell(value: Any, below: Any = "", best: bool = False) -> Html:
     """Return a cell with smaller words below its value."""
     small = f"<small>{safe(below)}</small>" if below else ""
-    return Html(f'<td class="best">{safe(value)}{small}</td>' if best else f"<td>{safe(value)}{small}</td>")
+    return Html(
+        f'<td class="best">{safe(value)}{small}</td>' if best else f"<td>{safe(value)}{small}</td>"
+    )
 
 
 def preformatted(text: str) -> Html:

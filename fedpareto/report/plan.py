@@ -32,14 +32,31 @@ def on_the_mean(choice: Choice) -> float:
 def plan_table(choices: Sequence[Choice]) -> Table:
     """Return the choices as a table; the bar is the noise that is left on the mean of a round, which is what training feels."""
     out = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("cohort", "rounds", "noise_multiplier", "sigma", "clipping_norm", "ε", "δ", "view"):
+    for heading in (
+        "cohort",
+        "rounds",
+        "noise_multiplier",
+        "sigma",
+        "clipping_norm",
+        "ε",
+        "δ",
+        "view",
+    ):
         out.add_column(heading, justify="right", no_wrap=True)
     out.add_column("noise on the mean", no_wrap=True)
     most = max(map(on_the_mean, choices))
     for c in choices:
-        out.add_row(str(c.cohort), str(c.rounds), rounded_up(c.noise_multiplier), rounded_up(c.sigma), f"{c.clipping_norm:g}",
-                    rounded_up(c.epsilon), f"{c.delta:g}", c.view,
-                    f"{'█' * max(1, round(WIDTH * on_the_mean(c) / most))} {on_the_mean(c):.3g}")
+        out.add_row(
+            str(c.cohort),
+            str(c.rounds),
+            rounded_up(c.noise_multiplier),
+            rounded_up(c.sigma),
+            f"{c.clipping_norm:g}",
+            rounded_up(c.epsilon),
+            f"{c.delta:g}",
+            c.view,
+            f"{'█' * max(1, round(WIDTH * on_the_mean(c) / most))} {on_the_mean(c):.3g}",
+        )
     return out
 
 
@@ -47,24 +64,39 @@ def plan_statements(choices: Sequence[Choice], asked: Mapping[str, Any]) -> list
     """Return what a row promises and what it rests on, in sentences; asked is what was given to `plan`."""
     first = choices[0]
     if asked["records"] is not None:
-        return [f"Every row holds the ε it shows at δ = {first.delta:g}, record level, for a server that sees each upload, if each silo "
-                "trains by DP-SGD: every record of a mini-batch drawn by its own chance, every record's gradient clipped to clipping_norm, "
-                "noise of noise_multiplier × clipping_norm on the sum."]
+        return [
+            f"Every row holds the ε it shows at δ = {first.delta:g}, record level, for a server that sees each upload, if each silo "
+            "trains by DP-SGD: every record of a mini-batch drawn by its own chance, every record's gradient clipped to clipping_norm, "
+            "noise of noise_multiplier × clipping_norm on the sum."
+        ]
     names = ("view", "unit", "adjacency", "dropouts", "colluders")
     privacy = Privacy(target_delta=first.delta, **{name: asked[name] for name in names})
-    promised = guarantee(privacy, noise=first.sigma, clipping_norm=first.clipping_norm, cohort=first.cohort, clients=asked["clients"],
-                         rounds=first.rounds, sampling=asked["sampling"])
+    promised = guarantee(
+        privacy,
+        noise=first.sigma,
+        clipping_norm=first.clipping_norm,
+        cohort=first.cohort,
+        clients=asked["clients"],
+        rounds=first.rounds,
+        sampling=asked["sampling"],
+    )
     return [f"The first row: {promised.statement()}", *promised.notes]
 
 
 def plan_figure(choices: Sequence[Choice], path: Path) -> Path:
     """Draw the noise on the mean of a round against rounds, one line per cohort, as PNG or SVG, and return the path."""
+
     def draw(axes: Axes, found: Sequence[Choice]) -> None:
         for cohort in sorted({c.cohort for c in found}):
             mine = sorted((c.rounds, on_the_mean(c)) for c in found if c.cohort == cohort)
             axes.plot(*zip(*mine, strict=True), marker="o", label=f"{cohort} clients a round")
-        axes.set(xscale="log", yscale="log", xlabel="rounds", ylabel="noise on the mean of a round",
-                 title=f"ε ≤ {rounded_up(max(c.epsilon for c in found))}, δ = {found[0].delta:g}, view {found[0].view}")
+        axes.set(
+            xscale="log",
+            yscale="log",
+            xlabel="rounds",
+            ylabel="noise on the mean of a round",
+            title=f"ε ≤ {rounded_up(max(c.epsilon for c in found))}, δ = {found[0].delta:g}, view {found[0].view}",
+        )
         axes.legend(frameon=False)
 
     return save(draw, choices, path)

@@ -53,7 +53,9 @@ class Live:
             if what not in self._made:
                 self._made[what] = self._make(what)
             took = time.monotonic() - began
-            self._next = max(self._next, began + took + min(REST, 4 * took))  # leave the study most of the machine
+            self._next = max(
+                self._next, began + took + min(REST, 4 * took)
+            )  # leave the study most of the machine
             return self._made[what] or None
 
     def _look(self) -> None:
@@ -62,7 +64,9 @@ class Live:
             with Store.read(self._db) as store:
                 state = (_stat(self._study_file), store.name, store.finished(), store.identity)
                 if state != self._state:
-                    self._show(self._view(store) if store.finished() else None, "No trial is finished yet.")
+                    self._show(
+                        self._view(store) if store.finished() else None, "No trial is finished yet."
+                    )
                     self._state = state
         except FedparetoError as error:
             if str(error) != self._waiting or self._seen:
@@ -79,7 +83,11 @@ class Live:
 
     def _make(self, what: str) -> bytes:
         if self._seen is None:
-            return waiting_page(self._study_file.stem, self._waiting).encode() if what == "html" else b""
+            return (
+                waiting_page(self._study_file.stem, self._waiting).encode()
+                if what == "html"
+                else b""
+            )
         if what == "html":
             return page(self._seen, live=DATA).encode()
         return as_json(page_data(self._seen)).encode()
@@ -94,7 +102,9 @@ def _stat(path: Path) -> tuple[int, int] | None:
 
 def waiting_page(name: str, why: str) -> str:
     """Return a page that says what it waits for, and looks again by itself."""
-    text = paragraph("Waiting for the study's rows. This page looks again every second.") + paragraph(why, "note")
+    text = paragraph(
+        "Waiting for the study's rows. This page looks again every second."
+    ) + paragraph(why, "note")
     return sheet(name, text, '<meta http-equiv="refresh" content="1">')
 
 
@@ -111,7 +121,11 @@ class Answer(BaseHTTPRequestHandler):
         if wrong:
             self._send(403, "text/plain", wrong.encode())
         elif what is None:
-            self._send(404, "text/plain", b"There is nothing here but the page, /, and its data, /data.json.\n")
+            self._send(
+                404,
+                "text/plain",
+                b"There is nothing here but the page, /, and its data, /data.json.\n",
+            )
         else:
             self._give(what, self.server.live.get(what))
 
@@ -125,22 +139,41 @@ class Answer(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
     def _refuse(self) -> None:
-        self._send(405, "text/plain", b"This page can be read and nothing else: GET or HEAD.\n", Allow="GET, HEAD")
+        self._send(
+            405,
+            "text/plain",
+            b"This page can be read and nothing else: GET or HEAD.\n",
+            Allow="GET, HEAD",
+        )
 
     def _give(self, what: str, body: bytes | None) -> None:
         if body is None:
             self._send(503, "application/json", b'{"waiting": true}\n', **{"Retry-After": "1"})
             return
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-        same = tag in [t.strip().removeprefix("W/") for t in self.headers.get("If-None-Match", "").split(",")]
+        same = tag in [
+            t.strip().removeprefix("W/") for t in self.headers.get("If-None-Match", "").split(",")
+        ]
         kind = "text/html" if what == "html" else "application/json"
-        own = re.search(rb'http-equiv="Content-Security-Policy" content="([^"]*)"', body) if what == "html" else None
-        allowed = {"Content-Security-Policy": f"{own[1].decode()}; frame-ancestors 'none'"} if own else {}  # the page names its one script
+        own = (
+            re.search(rb'http-equiv="Content-Security-Policy" content="([^"]*)"', body)
+            if what == "html"
+            else None
+        )
+        allowed = (
+            {"Content-Security-Policy": f"{own[1].decode()}; frame-ancestors 'none'"} if own else {}
+        )  # the page names its one script
         self._send(304 if same else 200, kind, b"" if same else body, ETag=tag, **allowed)
 
     def _send(self, status: int, kind: str, body: bytes, **more: str) -> None:
         self.send_response(status)
-        head = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body)), "Connection": "close", **HEADERS, **more}
+        head = {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(body)),
+            "Connection": "close",
+            **HEADERS,
+            **more,
+        }
         if status == 304:
             del head["Content-Type"], head["Content-Length"]
         for name, value in head.items():
@@ -151,7 +184,10 @@ class Answer(BaseHTTPRequestHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer what is not a request at all in the same plain way, and repeat nothing of it."""
-        self.command, self.request_version = getattr(self, "command", None) or "GET", self.protocol_version
+        self.command, self.request_version = (
+            getattr(self, "command", None) or "GET",
+            self.protocol_version,
+        )
         self._send(code, "text/plain", f"{self.responses[code][0]}\n".encode())
 
     def version_string(self) -> str:
@@ -180,10 +216,14 @@ class Server(socketserver.ThreadingTCPServer):
     def __init__(self, live: Live, host: str, port: int) -> None:
         self.live, self.host = live, host
         try:
-            self.address_family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            self.address_family, _, _, _, place = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM
+            )[0]
             super().__init__((str(place[0]), port), Answer)
         except socket.gaierror as error:
-            raise SettingError(f"--host: must be a name or address of this machine, found {host!r}: {error.strerror}.") from error
+            raise SettingError(
+                f"--host: must be a name or address of this machine, found {host!r}: {error.strerror}."
+            ) from error
         except OSError as error:
             raise _explained(error, host, port) from error
 
@@ -203,16 +243,24 @@ class Server(socketserver.ThreadingTCPServer):
         """Return a warning where others than this machine can look on."""
         if self.address.is_loopback:
             return None
-        return (f"warning: whoever can reach this machine on port {self.server_address[1]} can read this study; nothing is encrypted and "
-                "no password is asked.")
+        return (
+            f"warning: whoever can reach this machine on port {self.server_address[1]} can read this study; nothing is encrypted and "
+            "no password is asked."
+        )
 
     def refuses(self, hosts: list[str]) -> str | None:
         """Return why a request that was sent to these hosts is not answered, None where it is."""
-        named = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z.-]+))(?::\d+)?", hosts[0]) if len(hosts) == 1 else None
+        named = (
+            re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z.-]+))(?::\d+)?", hosts[0])
+            if len(hosts) == 1
+            else None
+        )
         name = (named[1] or named[2]).lower() if named else ""
         if name in (*LOCAL, self.host.lower()):
             return None
-        if self.address.is_unspecified and (_is_address(name) or name == socket.gethostname().lower()):
+        if self.address.is_unspecified and (
+            _is_address(name) or name == socket.gethostname().lower()
+        ):
             return None  # a foreign page can point a name of its own here, but not an address
         return "This page answers to localhost and to the name or address given with --host, and to no other.\n"
 
@@ -220,7 +268,10 @@ class Server(socketserver.ThreadingTCPServer):
         """Say what went wrong, unless the other side merely went away."""
         error = sys.exception()
         if not isinstance(error, ConnectionError | TimeoutError):
-            print(f"error: the page could not be given: {type(error).__name__}: {error}", file=sys.stderr)
+            print(
+                f"error: the page could not be given: {type(error).__name__}: {error}",
+                file=sys.stderr,
+            )
 
 
 def _is_address(text: str) -> bool:
@@ -231,7 +282,13 @@ def _is_address(text: str) -> bool:
 
 def _explained(error: OSError, host: str, port: int) -> SettingError:
     if error.errno == errno.EADDRINUSE:
-        return SettingError(f"--port: must be free, found port {port} of {host} in use. Name another, or 0 for any that is free.")
+        return SettingError(
+            f"--port: must be free, found port {port} of {host} in use. Name another, or 0 for any that is free."
+        )
     if error.errno == errno.EACCES:
-        return SettingError(f"--port: must be one that you may use, found {port}. Name one from 1024 on, or 0 for any that is free.")
-    return SettingError(f"--host: must be an address of this machine, found {host!r}: {error.strerror}.")
+        return SettingError(
+            f"--port: must be one that you may use, found {port}. Name one from 1024 on, or 0 for any that is free."
+        )
+    return SettingError(
+        f"--host: must be an address of this machine, found {host!r}: {error.strerror}."
+    )

@@ -39,49 +39,91 @@ class Estimate:
 
     def as_plain(self) -> dict[str, Any]:
         """Return the estimate as plain data; what is not finite is None."""
-        return {"k": self.k, "k_interval": list(self.interval), "slope": _finite(self.slope),
-                "slope_interval": [_finite(end) for end in self.slope_interval], "fits": self.fits, "used": self.used,
-                "left_out": self.left_out, "trainings": self.trainings, "message": self.message}
+        return {
+            "k": self.k,
+            "k_interval": list(self.interval),
+            "slope": _finite(self.slope),
+            "slope_interval": [_finite(end) for end in self.slope_interval],
+            "fits": self.fits,
+            "used": self.used,
+            "left_out": self.left_out,
+            "trainings": self.trainings,
+            "message": self.message,
+        }
 
 
-def estimate_k(rounds: ArrayLike, sigma: ArrayLike, clients: ArrayLike, sample_ratio: ArrayLike, *, rounds_max: int | None = None,
-               sigma_min: float | None = None, sigma_max: float | None = None) -> Estimate:
+def estimate_k(
+    rounds: ArrayLike,
+    sigma: ArrayLike,
+    clients: ArrayLike,
+    sample_ratio: ArrayLike,
+    *,
+    rounds_max: int | None = None,
+    sigma_min: float | None = None,
+    sigma_max: float | None = None,
+) -> Estimate:
     """Estimate k of kσ²T = qK (Gu 2024, Theorem 2) from Pareto points rounds [n], sigma [n], with a 95 % interval.
 
     Points that are there because the search box ends are left out. Points with equal σ and sample ratio come from one
     training and are not independent: the interval counts trainings, not points.
     """
-    columns = (whole("rounds", rounds), numbers("sigma", sigma, least=0), noise_share(1.0, clients, sample_ratio),
-               np.asarray(sample_ratio, dtype=np.float64))
+    columns = (
+        whole("rounds", rounds),
+        numbers("sigma", sigma, least=0),
+        noise_share(1.0, clients, sample_ratio),
+        np.asarray(sample_ratio, dtype=np.float64),
+    )
     T, s, share, q = _one_each(*columns)
     training = _same(s, q)
     inside = interior(T, s, q, rounds_max=rounds_max, sigma_min=sigma_min, sigma_max=sigma_max)
-    used, x, y, group = int(inside.sum()), np.log(T[inside]), 2 * np.log(s[inside]) + np.log(share[inside]), training[inside]
+    used, x, y, group = (
+        int(inside.sum()),
+        np.log(T[inside]),
+        2 * np.log(s[inside]) + np.log(share[inside]),
+        training[inside],
+    )
     trainings = len(np.unique(group))
     if trainings < FEWEST:
-        raise SettingError(f"estimate_k: must have Pareto points of at least {FEWEST} trainings inside the search box, found {used} points "
-                           f"of {trainings}, and {len(T) - used} held by its edge. Search more values of σ, a wider range of them, or more "
-                           "rounds.")
+        raise SettingError(
+            f"estimate_k: must have Pareto points of at least {FEWEST} trainings inside the search box, found {used} points "
+            f"of {trainings}, and {len(T) - used} held by its edge. Search more values of σ, a wider range of them, or more "
+            "rounds."
+        )
     (minus,), (half,) = fit(np.ones((used, 1)), x + y, group)  # the law: x + y = −log k
     slope, ends = _slope(x, y, group)
     k, low, high = np.exp(np.clip([-minus, -minus - half, -minus + half], -WIDEST, WIDEST)).tolist()
     interval = (low, high)
-    return Estimate(k, interval, slope, ends, used, len(T) - used, trainings, _message(k, interval, slope, ends))
+    return Estimate(
+        k, interval, slope, ends, used, len(T) - used, trainings, _message(k, interval, slope, ends)
+    )
 
 
-def interior(rounds: ArrayLike, sigma: ArrayLike, sample_ratio: ArrayLike = 1.0, *, rounds_max: int | None = None,
-             sigma_min: float | None = None, sigma_max: float | None = None) -> BoolArray:
+def interior(
+    rounds: ArrayLike,
+    sigma: ArrayLike,
+    sample_ratio: ArrayLike = 1.0,
+    *,
+    rounds_max: int | None = None,
+    sigma_min: float | None = None,
+    sigma_max: float | None = None,
+) -> BoolArray:
     """Say which Pareto points [n] the search box does not hold: those whose possible dominators all lie inside it.
 
     Dominators of (T, σ) are found along T/σ² = constant: with T ± 1, or, where σ is tried on a grid, with the next σ tried.
     On a grid a T is used only if all its points are inside: the law runs between them.
     """
-    T, s, q = _one_each(whole("rounds", rounds), numbers("sigma", sigma, least=0), np.asarray(sample_ratio, dtype=np.float64))
+    T, s, q = _one_each(
+        whole("rounds", rounds),
+        numbers("sigma", sigma, least=0),
+        np.asarray(sample_ratio, dtype=np.float64),
+    )
     last = np.inf if rounds_max is None else float(whole("rounds_max", rounds_max))
     low, high = box(0.0 if sigma_min is None else sigma_min, sigma_max)
     with np.errstate(over="ignore", invalid="ignore"):
         inside = (s > low * (1 + TOLERANCE)) & (s < high * (1 - TOLERANCE)) & (T > 1) & (last > T)
-        inside &= (s**2 * (T + 1) <= high**2 * T * (1 + TOLERANCE)) & (s**2 * (T - 1) >= low**2 * T * (1 - TOLERANCE))
+        inside &= (s**2 * (T + 1) <= high**2 * T * (1 + TOLERANCE)) & (
+            s**2 * (T - 1) >= low**2 * T * (1 - TOLERANCE)
+        )
     if len(T) < 2 * len(np.unique(_same(s, q))):
         return np.asarray(inside)
     up, down = _steps(s, q)
@@ -111,11 +153,15 @@ def _one_each(*columns: Any) -> Any:
     try:
         return [np.atleast_1d(column) for column in np.broadcast_arrays(*columns)]
     except ValueError:
-        raise SettingError("estimate_k: rounds, sigma, clients and sample_ratio must have one number a point, found "
-                           f"{', '.join(str(np.size(c)) for c in columns)}.") from None
+        raise SettingError(
+            "estimate_k: rounds, sigma, clients and sample_ratio must have one number a point, found "
+            f"{', '.join(str(np.size(c)) for c in columns)}."
+        ) from None
 
 
-def _slope(x: FloatArray, y: FloatArray, group: NDArray[np.int64]) -> tuple[float, tuple[float, float]]:
+def _slope(
+    x: FloatArray, y: FloatArray, group: NDArray[np.int64]
+) -> tuple[float, tuple[float, float]]:
     """Return the slope of y [n] against x [n] and its interval."""
     if np.ptp(x) < 1e-9:
         return math.nan, (math.nan, math.nan)
@@ -123,13 +169,15 @@ def _slope(x: FloatArray, y: FloatArray, group: NDArray[np.int64]) -> tuple[floa
     return float(slope), (float(slope - half), float(slope + half))
 
 
-def _message(k: float, interval: tuple[float, float], slope: float, ends: tuple[float, float]) -> str:
+def _message(
+    k: float, interval: tuple[float, float], slope: float, ends: tuple[float, float]
+) -> str:
     found = f"k = {k:.3g} (95 %: {interval[0]:.3g} to {interval[1]:.3g})."
     if math.isnan(slope):
         return f"{found} All points have the same rounds: they cannot say whether the law holds."
     slopes = f"log σ² falls with log T at slope {slope:.2f} (95 %: {ends[0]:.2f} to {ends[1]:.2f})"
     if ends[0] > -1 or ends[1] < -1:
-        return (f"{found} The law does not fit: {slopes}, and not at -1. Do not carry k to other rounds than those tried.")
+        return f"{found} The law does not fit: {slopes}, and not at -1. Do not carry k to other rounds than those tried."
     return f"{found} The law fits: {slopes}, which allows -1."
 
 

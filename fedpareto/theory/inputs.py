@@ -20,23 +20,38 @@ TO_DO = {
 }
 
 
-def numbers(name: str, given: ArrayLike, *, above: float | None = None, least: float | None = None, most: float | None = None,
-            infinite: bool = False) -> FloatArray:
+def numbers(
+    name: str,
+    given: ArrayLike,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    most: float | None = None,
+    infinite: bool = False,
+) -> FloatArray:
     """Return an array after checking every number of it."""
     try:
         array = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
-        raise SettingError(f"{name}: must be a number or an array of numbers, found {given!r}.") from None
+        raise SettingError(
+            f"{name}: must be a number or an array of numbers, found {given!r}."
+        ) from None
     holds = ~np.isnan(array) if infinite else np.isfinite(array)
     words = ["" if infinite else "finite"]
-    for limit, rule, kept in ((above, "above", np.greater), (least, "at least", np.greater_equal), (most, "at most", np.less_equal)):
+    for limit, rule, kept in (
+        (above, "above", np.greater),
+        (least, "at least", np.greater_equal),
+        (most, "at most", np.less_equal),
+    ):
         if limit is not None:
             holds = holds & kept(array, limit)
             words.append(f"{rule} {limit:g}")
     if not np.all(holds):
         found = array[~holds].flat[0]
         rule = " and ".join(word for word in words if word)
-        raise SettingError(f"{name}: must be {rule}, found {found:g}. {TO_DO.get(name, '')}".rstrip())
+        raise SettingError(
+            f"{name}: must be {rule}, found {found:g}. {TO_DO.get(name, '')}".rstrip()
+        )
     return array
 
 
@@ -45,7 +60,9 @@ def whole(name: str, given: ArrayLike) -> NDArray[np.int64]:
     array = numbers(name, given, least=1, most=1e15)
     broken = array[array != np.floor(array)]
     if broken.size:
-        raise SettingError(f"{name}: must be a whole number, found {broken.flat[0]:g}. {TO_DO.get(name, '')}".rstrip())
+        raise SettingError(
+            f"{name}: must be a whole number, found {broken.flat[0]:g}. {TO_DO.get(name, '')}".rstrip()
+        )
     return array.astype(np.int64)
 
 
@@ -56,7 +73,9 @@ def noise_share(k: ArrayLike, clients: ArrayLike, sample_ratio: ArrayLike) -> Fl
     asked = q * K
     if np.any(asked < 1 - 1e-9):
         ratio, of = (float(a[asked < 1 - 1e-9].flat[0]) for a in np.broadcast_arrays(q, K))
-        raise SettingError(f"sample_ratio: must ask for at least one client, found {ratio:g} of {of:g} clients. Raise it to {1 / of:g}.")
+        raise SettingError(
+            f"sample_ratio: must ask for at least one client, found {ratio:g} of {of:g} clients. Raise it to {1 / of:g}."
+        )
     return np.asarray(rate / asked)
 
 
@@ -66,5 +85,7 @@ def box(sigma_min: ArrayLike, sigma_max: ArrayLike | None) -> tuple[FloatArray, 
     high = numbers("sigma_max", np.inf if sigma_max is None else sigma_max, above=0, infinite=True)
     if np.any(low > high):
         least, most = (end[low > high].flat[0] for end in np.broadcast_arrays(low, high))
-        raise SettingError(f"sigma_min: must be at most sigma_max, found {least:g} and {most:g}. Change one of them.")
+        raise SettingError(
+            f"sigma_min: must be at most sigma_max, found {least:g} and {most:g}. Change one of them."
+        )
     return low, high

@@ -32,23 +32,40 @@ class Band(NamedTuple):
     open_high: BoolArray
 
 
-def objectives(rounds: ArrayLike, sigma: ArrayLike, k: ArrayLike, clients: ArrayLike,
-               sample_ratio: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def objectives(
+    rounds: ArrayLike, sigma: ArrayLike, k: ArrayLike, clients: ArrayLike, sample_ratio: ArrayLike
+) -> tuple[FloatArray, FloatArray]:
     """Return utility loss f1 = 1/T + kσ²/(qK) and leakage f2 = √(qT)/σ, infinite without noise (Gu 2024, Eq. 8)."""
     a = noise_share(k, clients, sample_ratio)
-    T, s, q = numbers("rounds", rounds, least=1), numbers("sigma", sigma, least=0), np.asarray(sample_ratio, dtype=np.float64)
+    T, s, q = (
+        numbers("rounds", rounds, least=1),
+        numbers("sigma", sigma, least=0),
+        np.asarray(sample_ratio, dtype=np.float64),
+    )
     with np.errstate(divide="ignore", over="ignore"):
         f1, f2 = np.broadcast_arrays(1 / T + a * s**2, np.sqrt(q * T) / s)
     return np.array(f1), np.array(f2)
 
 
-def sigma_of(rounds: ArrayLike, k: ArrayLike, clients: ArrayLike, sample_ratio: ArrayLike) -> FloatArray:
+def sigma_of(
+    rounds: ArrayLike, k: ArrayLike, clients: ArrayLike, sample_ratio: ArrayLike
+) -> FloatArray:
     """Return the noise that goes with these rounds: σ = √(qK/(kT)) (Gu 2024, Theorem 2, Eq. 15)."""
-    return np.asarray(np.sqrt(1 / (noise_share(k, clients, sample_ratio) * numbers("rounds", rounds, least=1))))
+    return np.asarray(
+        np.sqrt(1 / (noise_share(k, clients, sample_ratio) * numbers("rounds", rounds, least=1)))
+    )
 
 
-def band(rounds: ArrayLike, k: ArrayLike, clients: ArrayLike, sample_ratio: ArrayLike, rounds_max: ArrayLike,
-         sigma_max: ArrayLike | None = None, sigma_min: ArrayLike = 0.0, rounds_min: ArrayLike = 1) -> Band:
+def band(
+    rounds: ArrayLike,
+    k: ArrayLike,
+    clients: ArrayLike,
+    sample_ratio: ArrayLike,
+    rounds_max: ArrayLike,
+    sigma_max: ArrayLike | None = None,
+    sigma_min: ArrayLike = 0.0,
+    rounds_min: ArrayLike = 1,
+) -> Band:
     """Return which σ in [sigma_min, sigma_max] are Pareto-optimal with these rounds (Gu 2024, Eq. 8, T whole).
 
     This replaces Theorem 3, which has the centre line of each band only.
@@ -56,24 +73,43 @@ def band(rounds: ArrayLike, k: ArrayLike, clients: ArrayLike, sample_ratio: Arra
     a, sigmas = noise_share(k, clients, sample_ratio), box(sigma_min, sigma_max)
     T, ends = whole("rounds", rounds), _range(rounds_min, rounds_max)
     if np.any((ends[0] > T) | (ends[1] < T)):
-        raise SettingError(f"rounds: must lie between rounds_min and rounds_max, found {T} in {ends[0]} to {ends[1]}. Widen the range.")
+        raise SettingError(
+            f"rounds: must lie between rounds_min and rounds_max, found {T} in {ends[0]} to {ends[1]}. Widen the range."
+        )
     squares = _squares(T, a, ends, sigmas)
     return squares._replace(low=np.sqrt(squares.low), high=np.sqrt(squares.high))
 
 
-def is_pareto(rounds: ArrayLike, sigma: ArrayLike, k: ArrayLike, clients: ArrayLike, sample_ratio: ArrayLike, rounds_max: ArrayLike,
-              sigma_max: ArrayLike | None = None, sigma_min: ArrayLike = 0.0, rounds_min: ArrayLike = 1) -> BoolArray:
+def is_pareto(
+    rounds: ArrayLike,
+    sigma: ArrayLike,
+    k: ArrayLike,
+    clients: ArrayLike,
+    sample_ratio: ArrayLike,
+    rounds_max: ArrayLike,
+    sigma_max: ArrayLike | None = None,
+    sigma_min: ArrayLike = 0.0,
+    rounds_min: ArrayLike = 1,
+) -> BoolArray:
     """Say which (rounds, σ) of the box are dominated by no other; what lies outside it is not Pareto-optimal.
 
     σ² within a relative 1e-12 of an end counts as the end.
     """
     a, sigmas = noise_share(k, clients, sample_ratio), box(sigma_min, sigma_max)
-    T, (first, last), s = whole("rounds", rounds), _range(rounds_min, rounds_max), numbers("sigma", sigma, least=0)
+    T, (first, last), s = (
+        whole("rounds", rounds),
+        _range(rounds_min, rounds_max),
+        numbers("sigma", sigma, least=0),
+    )
     with np.errstate(over="ignore"):
         s = np.asarray(s**2)
         ends = _squares(np.clip(T, first, last), a, (first, last), sigmas)
-        from_low = np.where(ends.open_low, s > ends.low * (1 + TOLERANCE), s >= ends.low * (1 - TOLERANCE))
-        to_high = np.where(ends.open_high, s < ends.high * (1 - TOLERANCE), s <= ends.high * (1 + TOLERANCE))
+        from_low = np.where(
+            ends.open_low, s > ends.low * (1 + TOLERANCE), s >= ends.low * (1 - TOLERANCE)
+        )
+        to_high = np.where(
+            ends.open_high, s < ends.high * (1 - TOLERANCE), s <= ends.high * (1 + TOLERANCE)
+        )
     return np.asarray(from_low & to_high & (first <= T) & (last >= T))
 
 
@@ -84,7 +120,12 @@ def _range(rounds_min: ArrayLike, rounds_max: ArrayLike) -> tuple[IntArray, IntA
     return first, last
 
 
-def _squares(T: IntArray, a: FloatArray, rounds: tuple[IntArray, IntArray], sigmas: tuple[FloatArray, FloatArray]) -> Band:
+def _squares(
+    T: IntArray,
+    a: FloatArray,
+    rounds: tuple[IntArray, IntArray],
+    sigmas: tuple[FloatArray, FloatArray],
+) -> Band:
     """Return the band's ends as σ².
 
     T − 1 rounds with σ²(T−1)/T leak as much, and lose less where a·σ² > 1/(T−1); if that falls below the box, sigma_min
@@ -102,11 +143,24 @@ def _squares(T: IntArray, a: FloatArray, rounds: tuple[IntArray, IntArray], sigm
         low = np.where(last > T, np.minimum(up, reach), 0.0)
         open_low = ceiling_binds & (low >= least * (1 - TOLERANCE))
         open_high = floor_binds & (down <= most * (1 + TOLERANCE))
-        return Band(*np.broadcast_arrays(np.maximum(low, least), np.minimum(down, most), open_low, open_high))
+        return Band(
+            *np.broadcast_arrays(
+                np.maximum(low, least), np.minimum(down, most), open_low, open_high
+            )
+        )
 
 
-def pareto_set(*, k: float, clients: float, sample_ratio: float, rounds_max: int, sigma_max: float | None = None,
-               sigma_min: float = 0.0, rounds_min: int = 1, points: int = 5) -> Rows:
+def pareto_set(
+    *,
+    k: float,
+    clients: float,
+    sample_ratio: float,
+    rounds_max: int,
+    sigma_max: float | None = None,
+    sigma_min: float = 0.0,
+    rounds_min: int = 1,
+    points: int = 5,
+) -> Rows:
     """Return the Pareto set as rows (rounds, sigma, f1, f2), from the most private to the most useful.
 
     Each T gives `points` evenly spaced σ of its band, ends included; an open end is left out, and so is σ = 0, which leaks
@@ -115,7 +169,9 @@ def pareto_set(*, k: float, clients: float, sample_ratio: float, rounds_max: int
     """
     n, (first, last) = int(whole("points", points)), map(int, _range(rounds_min, rounds_max))
     if (last - first + 1) * n > MOST:
-        raise SettingError(f"points: must give at most {MOST} rows, found {n} for each of {last - first + 1} rounds. Ask for fewer.")
+        raise SettingError(
+            f"points: must give at most {MOST} rows, found {n} for each of {last - first + 1} rounds. Ask for fewer."
+        )
     T = np.arange(first, last + 1)
     ends = band(T, k, clients, sample_ratio, rounds_max, sigma_max, sigma_min, rounds_min)
     centre = sigma_of(T, k, clients, sample_ratio)
@@ -124,33 +180,53 @@ def pareto_set(*, k: float, clients: float, sample_ratio: float, rounds_max: int
         sigma = np.clip(centre, *box(sigma_min, sigma_max))[:, None]
     else:
         skip, spare = (ends.open_low | (ends.low == 0)).astype(float), ends.open_high.astype(float)
-        share = (np.arange(n) + skip[:, None]) / (n - 1 + skip + spare)[:, None]  # [T,n], from low to high
+        share = (np.arange(n) + skip[:, None]) / (n - 1 + skip + spare)[
+            :, None
+        ]  # [T,n], from low to high
         sigma = (ends.low[:, None] * (1 - share) + high[:, None] * share)[:, ::-1]
     T, sigma = np.repeat(T, n), sigma.ravel()
     f1, f2 = objectives(T, sigma, k, clients, sample_ratio)
     return table(rounds=T, sigma=sigma, f1=f1, f2=f2)
 
 
-def case(k: float, clients: float, sample_ratio: float, rounds_max: int, sigma_max: float | None = None) -> str:
+def case(
+    k: float, clients: float, sample_ratio: float, rounds_max: int, sigma_max: float | None = None
+) -> str:
     """Return which case of Gu 2024, Theorem 3 applies: "I", "II" or "III"."""
-    a, (_, high), last = noise_share(k, clients, sample_ratio), box(0.0, sigma_max), whole("rounds_max", rounds_max)
+    a, (_, high), last = (
+        noise_share(k, clients, sample_ratio),
+        box(0.0, sigma_max),
+        whole("rounds_max", rounds_max),
+    )
     if np.isinf(high):
         return "I"
     return "II" if a * high**2 * last > 1 + TOLERANCE else "III"
 
 
-def printed_set(*, k: float, clients: float, sample_ratio: float, rounds_max: int, sigma_max: float | None = None) -> Rows:
+def printed_set(
+    *,
+    k: float,
+    clients: float,
+    sample_ratio: float,
+    rounds_max: int,
+    sigma_max: float | None = None,
+) -> Rows:
     """Return Theorem 3 as printed (Gu 2024, Eq. 21 to 23): rows (rounds, low, high, feasible), one σ where low = high.
 
     In case II two of its lines name the same T = ⌊qK/(kσ_max²)⌋; the second then asks for more than sigma_max, or for
     T = 0, and such rows are not feasible. `band` is the exact set.
     """
-    last, which = int(whole("rounds_max", rounds_max)), case(k, clients, sample_ratio, rounds_max, sigma_max)
+    last, which = (
+        int(whole("rounds_max", rounds_max)),
+        case(k, clients, sample_ratio, rounds_max, sigma_max),
+    )
     if sigma_max is None or which == "I":
         rows = [(T, T) for T in range(1, last + 1)]
         sigma_max = np.inf
     elif which == "II":
-        turn = int(np.floor((1 + TOLERANCE) / (noise_share(k, clients, sample_ratio) * sigma_max**2)))
+        turn = int(
+            np.floor((1 + TOLERANCE) / (noise_share(k, clients, sample_ratio) * sigma_max**2))
+        )
         rows = [(T, 0) for T in range(1, turn + 1)] + [(T, T) for T in range(turn, last + 1)]
     else:
         rows = [(T, 0) for T in range(1, last + 1)]
@@ -159,7 +235,9 @@ def printed_set(*, k: float, clients: float, sample_ratio: float, rounds_max: in
         high = np.where(law > 0, sigma_of(np.maximum(law, 1), k, clients, sample_ratio), np.inf)
     high = np.where((law == 0) & (T > 0), sigma_max, high)
     low = np.where((last == T) & (which != "I"), 0.0, high)
-    return table(rounds=T, low=low, high=high, feasible=(T >= 1) & (high <= sigma_max * (1 + TOLERANCE)))
+    return table(
+        rounds=T, low=low, high=high, feasible=(T >= 1) & (high <= sigma_max * (1 + TOLERANCE))
+    )
 
 
 def table(**columns: NDArray[Any]) -> Rows:

@@ -39,22 +39,46 @@ class Runs:
 
     sigma: FloatArray  # [n]
     sample_ratio: FloatArray  # [n]
-    loss: FloatArray = field(repr=False)  # [n,seeds,T] test loss after each round; nan where a training diverged
+    loss: FloatArray = field(
+        repr=False
+    )  # [n,seeds,T] test loss after each round; nan where a training diverged
     leakage: FloatArray = field(repr=False)  # [n,T]
 
     @classmethod
-    def of(cls, sigma: ArrayLike, sample_ratio: ArrayLike, loss: ArrayLike, leakage: ArrayLike | None = None) -> Runs:
+    def of(
+        cls,
+        sigma: ArrayLike,
+        sample_ratio: ArrayLike,
+        loss: ArrayLike,
+        leakage: ArrayLike | None = None,
+    ) -> Runs:
         """Return the runs of settings sigma [n] and sample_ratio [n] or one number; leakage [n,T] is √(qT)/σ (Eq. 8) unless given."""
         losses = np.asarray(loss, dtype=np.float64)
-        s, q = numbers("sigma", sigma, above=0), numbers("sample_ratio", sample_ratio, above=0, most=1)
-        if losses.ndim != 3 or 0 in losses.shape or s.shape != losses.shape[:1] or q.shape not in ((), s.shape):
-            raise SettingError("runs: must have sigma [n], sample_ratio [n] or one, and loss [n,seeds,T] with nothing empty, found "
-                               f"{s.shape}, {q.shape} and {losses.shape}.")
+        s, q = (
+            numbers("sigma", sigma, above=0),
+            numbers("sample_ratio", sample_ratio, above=0, most=1),
+        )
+        if (
+            losses.ndim != 3
+            or 0 in losses.shape
+            or s.shape != losses.shape[:1]
+            or q.shape not in ((), s.shape)
+        ):
+            raise SettingError(
+                "runs: must have sigma [n], sample_ratio [n] or one, and loss [n,seeds,T] with nothing empty, found "
+                f"{s.shape}, {q.shape} and {losses.shape}."
+            )
         q = np.broadcast_to(q, s.shape)
         rounds = np.arange(1, losses.shape[2] + 1)
-        leak = np.sqrt(q[:, None] * rounds) / s[:, None] if leakage is None else numbers("leakage", leakage, infinite=True)
+        leak = (
+            np.sqrt(q[:, None] * rounds) / s[:, None]
+            if leakage is None
+            else numbers("leakage", leakage, infinite=True)
+        )
         if leak.shape != (losses.shape[0], losses.shape[2]):
-            raise SettingError(f"leakage: must have a number for each setting and round, {losses[:, 0].shape}, found {leak.shape}.")
+            raise SettingError(
+                f"leakage: must have a number for each setting and round, {losses[:, 0].shape}, found {leak.shape}."
+            )
         return cls(s, q, losses, leak)
 
     @property
@@ -65,8 +89,13 @@ class Runs:
 
     def points(self, rows: NDArray[np.int64], rounds: NDArray[np.int64]) -> Rows:
         """Return these settings [p] after these rounds [p] as rows (rounds, sigma, sample_ratio, loss, leakage)."""
-        return table(rounds=rounds, sigma=self.sigma[rows], sample_ratio=self.sample_ratio[rows],
-                     loss=self.mean[rows, rounds - 1], leakage=self.leakage[rows, rounds - 1])
+        return table(
+            rounds=rounds,
+            sigma=self.sigma[rows],
+            sample_ratio=self.sample_ratio[rows],
+            loss=self.mean[rows, rounds - 1],
+            leakage=self.leakage[rows, rounds - 1],
+        )
 
 
 @dataclass(frozen=True)
@@ -99,16 +128,26 @@ def with_budget(runs: Runs, limits: float | Sequence[float]) -> Found:
             found.append(int(np.argmin(loss)))
     rows, rounds = np.divmod(np.array(found, dtype=np.int64), T)
     allowed = (runs.leakage <= given.max() * (1 + TOLERANCE)).sum(axis=1)  # [n] rounds
-    return Found(runs.points(rows, rounds + 1), Cost(int((allowed > 0).sum()) * seeds, int(allowed.sum()) * seeds))
+    return Found(
+        runs.points(rows, rounds + 1),
+        Cost(int((allowed > 0).sum()) * seeds, int(allowed.sum()) * seeds),
+    )
 
 
-def until_convergence(runs: Runs, *, tolerance: float = 0.01, patience: int = 5, whole_front: bool = False) -> Found:
+def until_convergence(
+    runs: Runs, *, tolerance: float = 0.01, patience: int = 5, whole_front: bool = False
+) -> Found:
     """Train every setting until it converges and keep the one that leaks least ("training until convergence", Gu 2024, V-D).
 
     A setting has converged when its loss has not fallen by more than the share `tolerance` for `patience` rounds; leakage
     counts every round trained. With whole_front all converged points that none dominates are kept (Table III).
     """
-    stop = np.array([_converged(loss, float(numbers("tolerance", tolerance, least=0)), patience) for loss in runs.mean])
+    stop = np.array(
+        [
+            _converged(loss, float(numbers("tolerance", tolerance, least=0)), patience)
+            for loss in runs.mean
+        ]
+    )
     seeds = runs.loss.shape[1]
     all_points = runs.points(np.arange(len(stop)), stop)
     points = all_points[np.isfinite(all_points["loss"])]

@@ -24,8 +24,10 @@ class Own:
         try:
             made: nn.Module = imported(self.name)(**json.loads(self.arguments))
         except Exception as error:
-            raise ModelError(f"model.name: {self.name!r} must be built by a call with {self.arguments}, found {type(error).__name__}: "
-                             f"{error}. Give it the keys it takes.") from error
+            raise ModelError(
+                f"model.name: {self.name!r} must be built by a call with {self.arguments}, found {type(error).__name__}: "
+                f"{error}. Give it the keys it takes."
+            ) from error
         if not hasattr(made, "parameters") or not callable(made):
             raise ModelError(f"model.name: {self.name!r} must make an nn.Module, found {made!r}.")
         return made
