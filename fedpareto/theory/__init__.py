@@ -1,4 +1,4 @@
-"""Theory that saves trainings: Pareto sets in closed form, k from experiment, parameter design at low cost (Gu 2024)."""
+"""Theory that saves trainings (Gu 2024): Pareto sets in closed form, and low-cost design."""
 
 from fedpareto.theory.design import Design, design, rounds_within
 from fedpareto.theory.estimate import Estimate, estimate_k, interior
