@@ -1,7 +1,8 @@
-"""Data: images or rows with labels, kept once as they are and shared by all federations.
+"""Data sets: images or rows with labels, loaded once and shared by all federations.
 
-Files are looked for in the data directory: the study's `directory`, else the environment variable FEDPARETO_DATA, else
-the user's cache. What is missing is downloaded with a checksum where there is a network.
+Files are looked for in the data directory: the study's `directory`, else the environment variable
+FEDPARETO_DATA, else the user's cache. What is missing is downloaded with a checksum where there is
+a network.
 """
 
 from __future__ import annotations
@@ -44,30 +45,35 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one input."""
+        """Return the shape of one input."""
         return tuple(self.x_train.shape[1:])
 
     @property
     def classes(self) -> int:
+        """Return the number of classes."""
         return int(max(self.y_train.max(), self.y_test.max())) + 1
 
 
 @dataclass(frozen=True)
 class Data:
-    """Which data, and how they lie with the clients."""
+    """Which data set to use, and how it is dealt to the clients."""
 
     name: str = setting(
         "digits",
-        help="digits, mnist, fashion-mnist, cifar10, the path of an .npz file with x_train, y_train, "
-        "x_test, y_test, or your own function as package.module:function",
+        help=(
+            "digits, mnist, fashion-mnist, cifar10, the path of an .npz file with x_train, "
+            "y_train, x_test, y_test, or your own function as package.module:function"
+        ),
         search=False,
     )
     clients: int = setting(10, help="number of clients K", at_least=1, at_most=10**7, search=False)
     split: str = setting(
         "iid",
-        help="how the images are dealt to the clients: iid, at random in equal shares; dirichlet, each "
-        "class in shares drawn from Dirichlet(alpha); shards, sorted by class and cut; unequal, at "
-        "random in shares drawn from Dirichlet(alpha)",
+        help=(
+            "how the images are dealt to the clients: iid, at random in equal shares; dirichlet, "
+            "each class in shares drawn from Dirichlet(alpha); shards, sorted by class and cut; "
+            "unequal, at random in shares drawn from Dirichlet(alpha)"
+        ),
         options=("iid", "dirichlet", "shards", "unequal"),
         search=False,
     )
@@ -97,22 +103,22 @@ class Data:
     def __post_init__(self) -> None:
         if self.name not in SETS and not self.name.endswith(".npz") and ":" not in self.name:
             raise SettingError(
-                f"name: there is no data set {self.name!r}. {did_you_mean(self.name, SETS)} Your own data: the path "
-                "of an .npz file, or a function as package.module:function."
+                f"name: there is no data set {self.name!r}. {did_you_mean(self.name, SETS)} Your "
+                "own data: the path of an .npz file, or a function as package.module:function."
             )
 
 
 @dataclass(frozen=True)
 class Files:
-    """The files a data set may lie in, one way to read each, and where to get them."""
+    """The files in which a data set may be stored, how to read them, and where to download them."""
 
-    ways: tuple[
-        tuple[tuple[str, ...], Callable[..., Arrays]], ...
-    ]  # (file names, reader of their paths)
+    # (file names, reader of their paths)
+    ways: tuple[tuple[tuple[str, ...], Callable[..., Arrays]], ...]
     remotes: tuple[Remote, ...]
 
 
 def _mnist_like(npz: str, folder: str, base: str, sums: tuple[str, str, str, str]) -> Files:
+    """Return the files of a data set that has the idx files of MNIST: zipped, unzipped or .npz."""
     names = (
         "train-images-idx3-ubyte.gz",
         "train-labels-idx1-ubyte.gz",
@@ -125,10 +131,11 @@ def _mnist_like(npz: str, folder: str, base: str, sums: tuple[str, str, str, str
         Remote(f"{base}/{name}", f"{folder}/{name}", md5)
         for name, md5 in zip(names, sums, strict=True)
     )
-    ways = [((npz,), read_npz)] + [
-        (files, lambda *paths: read_idx(paths[0].parent)) for files in (zipped, plain)
-    ]
-    return Files(tuple(ways), remotes)
+
+    def read_folder(*paths: Path) -> Arrays:
+        return read_idx(paths[0].parent)
+
+    return Files((((npz,), read_npz), (zipped, read_folder), (plain, read_folder)), remotes)
 
 
 FILES: dict[str, Files] = {
@@ -174,15 +181,15 @@ SETS = ("digits", *FILES)
 
 def directory(named: str = "") -> Path:
     """Return the data directory: the one named, else FEDPARETO_DATA, else the user's cache."""
-    if named or os.environ.get("FEDPARETO_DATA"):
-        return Path(named or os.environ["FEDPARETO_DATA"]).expanduser()
-    return (
-        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser() / "fedpareto"
-    )
+    chosen = named or os.environ.get("FEDPARETO_DATA")
+    if chosen:
+        return Path(chosen).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache).expanduser() / "fedpareto"
 
 
 def present(name: str, folder: Path) -> tuple[tuple[Path, ...], Callable[..., Arrays]] | None:
-    """Return the files of a data set that are there and how to read them."""
+    """Return the files of a data set and their reader, or None if no complete set is there."""
     for names, reader in FILES[name].ways:
         paths = tuple(folder / file for file in names)
         if all(path.is_file() for path in paths):
@@ -191,55 +198,65 @@ def present(name: str, folder: Path) -> tuple[tuple[Path, ...], Callable[..., Ar
 
 
 def inventory(name: str, folder: Path) -> list[str] | None:
-    """Return the files of a data set that are there, none for an embedded one; None where they are missing."""
+    """Return the names of a data set's files, or None if they are missing.
+
+    A data set that needs no files has an empty list.
+    """
     if name not in FILES:
         return []
     found = present(name, folder)
-    return None if found is None else [str(path.relative_to(folder)) for path in found[0]]
+    if found is None:
+        return None
+    paths, _ = found
+    return [str(path.relative_to(folder)) for path in paths]
 
 
 def _digits() -> Arrays:
-    """Return the 1,797 handwritten digits that scikit-learn carries; every fifth is kept for testing."""
+    """Return the 1,797 handwritten digits of scikit-learn; every fifth is for testing."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
-    x, y = images.astype(np.uint8).reshape(-1, 1, 8, 8), labels.astype(np.int64)
+    x = images.astype(np.uint8).reshape(-1, 1, 8, 8)
+    y = labels.astype(np.int64)
     test = np.arange(len(y)) % 5 == 4
     return {"x_train": x[~test], "y_train": y[~test], "x_test": x[test], "y_test": y[test]}
 
 
 def _arrays(data: Data) -> Arrays:
+    """Return the arrays of a data set: embedded, from files, or from the user's own source."""
     folder = directory(data.directory)
     if data.name == "digits":
         return _digits()
     if data.name not in FILES:
-        return (
-            call_function(data.name)
-            if ":" in data.name
-            else read(read_npz, _own_file(data.name, folder))
-        )
+        if ":" in data.name:
+            return call_function(data.name)
+        return read(read_npz, _own_file(data.name, folder))
     paths, reader = present(data.name, folder) or _fetched(data.name, folder)
     return read(reader, *paths)
 
 
 def _own_file(name: str, folder: Path) -> Path:
+    """Return the path of the user's .npz file, which may lie in the data directory."""
     for path in (Path(name).expanduser(), folder / name):
         if path.is_file():
             return path
     raise DataError(
-        f"data.name: {name} must be an .npz file, found none beside the study file, in the working folder or in {folder}."
+        f"data.name: {name} must be an .npz file, found none beside the study file, in the working "
+        f"folder or in {folder}."
     )
 
 
 def _fetched(name: str, folder: Path) -> tuple[tuple[Path, ...], Callable[..., Arrays]]:
+    """Download a data set; return its files and their reader."""
     ways = "; or ".join(" and ".join(names) for names, _ in FILES[name].ways)
     try:
         for remote in FILES[name].remotes:
             download(remote, folder)
     except (OSError, HTTPException) as error:
         raise DataError(
-            f"{name}: needs its files in {folder}, found none and could not download them ({error}). Put one of these "
-            f"there: {ways}. Or name another folder: data.directory in the study, or FEDPARETO_DATA."
+            f"{name}: needs its files in {folder}, found none and could not download them "
+            f"({error}). Put one of these there: {ways}. Or name another folder: data.directory in "
+            "the study, or FEDPARETO_DATA."
         ) from error
     found = present(name, folder)
     assert found is not None
@@ -247,12 +264,12 @@ def _fetched(name: str, folder: Path) -> tuple[tuple[Path, ...], Callable[..., A
 
 
 def load(data: Data) -> Dataset:
-    """Return the data set, read once per process."""
+    """Return the data set, which is read once per process."""
     dataset = _loaded(data.name, str(directory(data.directory)), data.share)
     if data.clients > len(dataset.y_train):
         raise DataError(
-            f"data.clients: every client needs an image, so at most {len(dataset.y_train):,} clients for {data.name}, "
-            f"found {data.clients:,}. Lower data.clients."
+            f"data.clients: every client needs an image, so at most {len(dataset.y_train):,} "
+            f"clients for {data.name}, found {data.clients:,}. Lower data.clients."
         )
     return dataset
 
@@ -260,20 +277,34 @@ def load(data: Data) -> Dataset:
 @functools.lru_cache(maxsize=4)
 def _loaded(name: str, folder: str, share: float) -> Dataset:
     arrays = _arrays(Data(name, directory=folder))
-    x_train, x_test = (_inputs(arrays[part]) for part in ("x_train", "x_test"))
-    y_train, y_test = (arrays[part].astype(np.int64) for part in ("y_train", "y_test"))
+    x_train = _inputs(arrays["x_train"])
+    y_train = arrays["y_train"].astype(np.int64)
+    x_test = _inputs(arrays["x_test"])
+    y_test = arrays["y_test"].astype(np.int64)
     if share < 1:
-        keep = np.random.default_rng(0).permutation(len(y_train))[
-            : max(1, round(share * len(y_train)))
-        ]
-        x_train, y_train = x_train[keep], y_train[keep]
-    scale = 1 / 16 if name == "digits" else 1 / 255 if x_train.dtype == np.uint8 else 1.0
-    return Dataset(x_train, y_train, x_test, y_test, scale)
+        count = max(1, round(share * len(y_train)))
+        keep = np.random.default_rng(0).permutation(len(y_train))[:count]
+        x_train = x_train[keep]
+        y_train = y_train[keep]
+    return Dataset(x_train, y_train, x_test, y_test, _scale(name, x_train))
+
+
+def _scale(name: str, x: NDArray[Any]) -> float:
+    """Return the factor that brings inputs to [0, 1]; floats stay as they are."""
+    if name == "digits":
+        return 1 / 16
+    if x.dtype == np.uint8:
+        return 1 / 255
+    return 1.0
 
 
 def _inputs(x: NDArray[Any]) -> NDArray[Any]:
-    """Return inputs as the models take them: grey images get a channel, floats are single precision."""
-    x = x[:, None] if x.ndim == 3 else x
-    if x.ndim == 4 and x.shape[-1] in (1, 3) and x.shape[1] not in (1, 3):
-        x = x.transpose(0, 3, 1, 2)  # channels last
-    return np.ascontiguousarray(x if x.dtype == np.uint8 else x.astype(np.float32))
+    """Return inputs as models take them: images as [n,channels,H,W], floats in single precision."""
+    if x.ndim == 3:
+        x = x[:, None]
+    channels_last = x.ndim == 4 and x.shape[-1] in (1, 3) and x.shape[1] not in (1, 3)
+    if channels_last:
+        x = x.transpose(0, 3, 1, 2)
+    if x.dtype != np.uint8:
+        x = x.astype(np.float32)
+    return np.ascontiguousarray(x)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cnn:
-    """Two 3×3 convolutions of 32 and 64 channels, each pooled, and two fully connected layers (Xiao 2025)."""
+    """Two 3×3 convolutions of 32 and 64 channels, pooled, and two dense layers (Xiao 2025)."""
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         from torch import nn

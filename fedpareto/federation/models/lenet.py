@@ -27,20 +27,20 @@ def _convolutional(
 
     if len(shape) != 3:
         raise ModelError(
-            f"a convolutional model must have images [channels, height, width], found inputs of shape {list(shape)}."
+            "a convolutional model must have images [channels, height, width], found inputs of "
+            f"shape {list(shape)}."
         )
     layers: list[nn.Module] = []
-    size, pads = list(shape[1:]), [padding, *[0] * (len(channels) - 1)]
+    size = list(shape[1:])
+    pads = [padding, *[0] * (len(channels) - 1)]
     for (fan_in, fan_out), pad in zip(pairwise((shape[0], *channels)), pads, strict=True):
-        layers += [
-            nn.Conv2d(fan_in, fan_out, 5, padding=pad),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-        ]  # ReLU last: the same, on fewer numbers
+        # ReLU after pooling gives the same result on fewer numbers
+        layers += [nn.Conv2d(fan_in, fan_out, 5, padding=pad), nn.MaxPool2d(2), nn.ReLU()]
         size = [(s + 2 * pad - 4) // 2 for s in size]
     if min(size) < 1:
         raise ModelError(
-            f"this model must have larger images, found {shape[1]}×{shape[2]}: nothing is left after its convolutions."
+            f"this model must have larger images, found {shape[1]}×{shape[2]}: nothing is left "
+            "after its convolutions."
         )
     layers.append(nn.Flatten())
     for fan_in, fan_out in pairwise((channels[-1] * size[0] * size[1], *neurons, classes)):
@@ -68,7 +68,7 @@ class Lenet5:
 
 @dataclass(frozen=True)
 class Lenet:
-    """The LeNet of Kang 2023 for CIFAR-10: two 5×5 convolutions of 32 channels, pooled, then 128, 128."""
+    """The LeNet of Kang 2023 for CIFAR-10: two 5×5 convolutions of 32 channels, then 128, 128."""
 
     channels: tuple[Whole, ...] = setting(
         (32, 32), help="channels of the two convolutions", at_least=1, at_most=WIDEST
@@ -85,6 +85,7 @@ class Lenet:
 
 
 def _two(model: Lenet5 | Lenet) -> None:
-    for name in ("channels", "neurons"):
-        if len(getattr(model, name)) != 2:
-            raise SettingError(f"{name}: must list two layers, found {len(getattr(model, name))}.")
+    """Refuse anything but two convolutions and two fully connected layers."""
+    for name, layers in (("channels", model.channels), ("neurons", model.neurons)):
+        if len(layers) != 2:
+            raise SettingError(f"{name}: must list two layers, found {len(layers)}.")
