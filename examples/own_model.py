@@ -1,7 +1,7 @@
 """A model and data of one's own: an nn.Module, and an .npz file with four arrays.
 
-python examples/own_model.py             # writes examples/own_data.npz; put your own there instead
-fedpareto run examples/own_model.toml
+Write example data to examples/own_data.npz, where yours may be: python examples/own_model.py
+Run a study with both: fedpareto run examples/own_model.toml
 """
 
 from __future__ import annotations

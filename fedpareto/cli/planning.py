@@ -1,4 +1,4 @@
-"""Commands that need no search: data, cost, privacy and noise."""
+"""Commands that need no search: data sets, calibration, plans and low-cost design."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def data(directory: str, as_json: bool) -> None:
         return
     click.echo(f"data directory: {folder}")
     for name, files in found.items():
-        state = (
-            "missing; downloaded on first use" if files is None else ", ".join(files) or "embedded"
-        )
+        if files is None:
+            state = "missing; downloaded on first use"
+        else:
+            state = ", ".join(files) or "embedded"
         click.echo(f"  {name:14s} {state}")
 
 
@@ -46,7 +47,7 @@ def data(directory: str, as_json: bool) -> None:
 )
 @json_option
 def calibrate(study_file: Path, write: bool, as_json: bool) -> None:
-    """Measure on this machine what the cost model of a study needs: how long a client's local steps take.
+    """Measure how long a client's local steps take on this machine, for a study's cost model.
 
     A study keeps its figures in [cost], so that it gives the same numbers on every machine.
     """
@@ -57,14 +58,14 @@ def calibrate(study_file: Path, write: bool, as_json: bool) -> None:
 
     figures = plain(measure(load_study(study_file).problem))  # type: ignore[arg-type]
     if write:
-        study_file.write_text(
-            put_section(study_file.read_text("utf-8"), "cost", figures), encoding="utf-8"
-        )
-    click.echo(
-        json.dumps(figures)
-        if as_json
-        else to_toml({"cost": figures}) + (f"\n\nwritten to {study_file}" if write else "")
-    )
+        text = put_section(study_file.read_text("utf-8"), "cost", figures)
+        study_file.write_text(text, encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps(figures))
+        return
+    click.echo(to_toml({"cost": figures}))
+    if write:
+        click.echo(f"\nwritten to {study_file}")
 
 
 @cli.command()
@@ -149,24 +150,25 @@ def plan(
 ) -> None:
     """Solve for the noise, cohort or rounds that hold a target ε; nothing is trained.
 
-    What is left out is solved for: the noise, else the rounds, else the cohort. With all given, each combination is priced.
+    What is left out is solved for: the noise, else the rounds, else the cohort. With all given,
+    each combination is priced.
     """
-
     from fedpareto.privacy import plan as solve
     from fedpareto.report.plan import plan_data, plan_figure, plan_statements, plan_table
 
-    choices = solve(
-        cohort=whole_numbers("--cohort", cohort), rounds=whole_numbers("--rounds", rounds), **asked
-    )
-    drawn = plan_figure(choices, figure) if figure else None
+    cohorts = whole_numbers("--cohort", cohort)
+    lengths = whole_numbers("--rounds", rounds)
+    choices = solve(cohort=cohorts, rounds=lengths, **asked)
+    if figure:
+        plan_figure(choices, figure)
     if as_json:
         click.echo(json.dumps(plan_data(choices)))
         return
     console().print(plan_table(choices))
     for line in plan_statements(choices, asked):
         click.echo(line)
-    if drawn:
-        click.echo(f"figure  {drawn}")
+    if figure:
+        click.echo(f"figure  {figure}")
 
 
 @cli.command()
@@ -208,9 +210,10 @@ def design(
     as_json: bool,
     **pre: Any,
 ) -> None:
-    """Find the noise for a study's clients and rounds from a small experiment, by the law of Gu 2024.
+    """Find the noise for a study's clients and rounds by a small experiment (law of Gu 2024).
 
-    The study fixes learning rate and clipping norm, and gives a range of sigma. The pre-experiment is stored beside it.
+    The study fixes learning rate and clipping norm, and gives a range of sigma. The pre-experiment
+    is stored beside it.
     """
     from fedpareto.design import Pre, design_study
     from fedpareto.report.design import design_figure, design_lines

@@ -131,11 +131,10 @@ def _mnist_like(npz: str, folder: str, base: str, sums: tuple[str, str, str, str
         Remote(f"{base}/{name}", f"{folder}/{name}", md5)
         for name, md5 in zip(names, sums, strict=True)
     )
-
-    def read_folder(*paths: Path) -> Arrays:
-        return read_idx(paths[0].parent)
-
-    return Files((((npz,), read_npz), (zipped, read_folder), (plain, read_folder)), remotes)
+    ways: list[tuple[tuple[str, ...], Callable[..., Arrays]]] = [((npz,), read_npz)]
+    for files in (zipped, plain):
+        ways.append((files, lambda *paths: read_idx(paths[0].parent)))
+    return Files(tuple(ways), remotes)
 
 
 FILES: dict[str, Files] = {
