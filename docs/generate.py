@@ -1,6 +1,6 @@
-"""Write docs/reference.md from the code: every key of a study file, every measure, every command, every table.
+"""Write docs/reference.md from the code: every key of a study file, measure, command and table.
 
-    python docs/generate.py
+Run it: python docs/generate.py
 """
 
 from __future__ import annotations
@@ -27,26 +27,41 @@ def keys(cls: type) -> str:
     rows = ["| key | what it is | value | left out |", "|---|---|---|---|"]
     for field in dataclasses.fields(cls):
         rule = rule_of(field)
-        default = field.default
-        left_out = "must be given" if default is dataclasses.MISSING else "none" if default is None else f"`{shown(default)}`"
-        rows.append(f"| `{field.name}` | {rule.help} | {value(kind_of(hints[field.name]), rule)} | {left_out} |")
-    return "\n".join(rows) if len(rows) > 2 else "No settings."
+        allowed = value(kind_of(hints[field.name]), rule)
+        rows.append(f"| `{field.name}` | {rule.help} | {allowed} | {left_out(field.default)} |")
+    if len(rows) == 2:
+        return "No settings."
+    return "\n".join(rows)
 
 
-def shown(default: object) -> str:
-    return str(default).lower() if isinstance(default, bool) else str(plain(default))
+def left_out(default: object) -> str:
+    """Return what holds for a key that is left out."""
+    if default is dataclasses.MISSING:
+        return "must be given"
+    if default is None:
+        return "none"
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    return f"`{plain(default)}`"
 
 
 def value(kind: type, rule) -> str:
+    """Return which values a key may have."""
     if rule.options:
         return ", ".join(f"`{o}`" for o in rule.options)
-    low = f"≥ {rule.at_least:g}" if rule.at_least is not None else f"> {rule.above:g}" if rule.above is not None else ""
-    high = f"≤ {rule.at_most:,.12g}" if rule.at_most is not None else ""
+    words = [WORDS[kind]]
+    if rule.at_least is not None:
+        words.append(f"≥ {rule.at_least:g}")
+    elif rule.above is not None:
+        words.append(f"> {rule.above:g}")
+    if rule.at_most is not None:
+        words.append(f"≤ {rule.at_most:,.12g}")
     searched = "; **can be searched**" if rule.search and kind in (float, int) else ""
-    return ", ".join(filter(None, [WORDS[kind], low, high])) + searched
+    return ", ".join(words) + searched
 
 
 def measures() -> str:
+    """Return all measures as a table."""
     rows = ["| measure | what it is | largest value | proxy |", "|---|---|---|---|"]
     for name, m in MEASURES.items():
         largest = "none; state `reference`" if m.reference is None else f"{m.reference:g}"
@@ -55,34 +70,60 @@ def measures() -> str:
 
 
 def commands() -> str:
+    """Return the help of every command."""
     out = []
     for name, command in sorted(cli.commands.items()):
-        context = click.Context(command, info_name=f"fedpareto {name}", max_content_width=100, terminal_width=100,
-                                help_option_names=["-h", "--help"])
+        context = click.Context(
+            command,
+            info_name=f"fedpareto {name}",
+            max_content_width=100,
+            terminal_width=100,
+            help_option_names=["-h", "--help"],
+        )
         out.append(f"### fedpareto {name}\n\n```text\n{command.get_help(context)}\n```")
     return "\n\n".join(out)
 
 
 def schema() -> str:
+    """Return the SQL of the database's tables."""
     lines = "\n".join(MIGRATIONS).strip("\n").splitlines()
     return "\n".join(line.removeprefix("    ").rstrip() for line in lines)
 
 
 def reference() -> str:
     """Return the whole page."""
-    parts = ["# Reference", "Written by `python docs/generate.py` from the code; a test keeps it current.", "## Study file",
-             "A range is searched, a number is fixed. A range is `[low, high]`, `{ low = ..., high = ..., log = true }` or "
-             "`{ choices = [...] }`. A `name` may also be your own dataclass, as `\"package.module:Name\"`.",
-             "### At the top", keys(Head)]
+    parts = [
+        "# Reference",
+        "Written by `python docs/generate.py` from the code; a test keeps it current.",
+        "## Study file",
+        "A range is searched, a number is fixed. A range is `[low, high]`, `{ low = ..., high = "
+        "..., log = true }` or "
+        "`{ choices = [...] }`. A `name` may also be your own dataclass, as "
+        '`"package.module:Name"`.',
+        "### At the top",
+        keys(Head),
+    ]
     for section, cls in PLAIN.items():
         parts += [f"### [{section}]", (cls.__doc__ or "").splitlines()[0], keys(cls)]
     for family, members in FAMILIES.items():
         for name, cls in sorted(members.items()):
-            parts += [f"### [{family}] name = \"{name}\"", (cls.__doc__ or "").splitlines()[0], keys(cls)]
-    parts += ["### [objectives.NAME]", "One table per objective, in the order in which they are shown; all are minimised.",
-              keys(ObjectiveTable), "## Measures", measures(), "## Commands", commands(), "## Database",
-              "One SQLite file per study. The rows are the whole state; finished trials never change.",
-              f"```sql\n{schema()}\n```"]
+            parts += [
+                f'### [{family}] name = "{name}"',
+                (cls.__doc__ or "").splitlines()[0],
+                keys(cls),
+            ]
+    parts += [
+        "### [objectives.NAME]",
+        "One table per objective, in the order in which they are shown; all are minimised.",
+        keys(ObjectiveTable),
+        "## Measures",
+        measures(),
+        "## Commands",
+        commands(),
+        "## Database",
+        "One SQLite file per study. The rows are the whole state; finished trials never change.",
+        f"```sql\n{schema()}\n```",
+    ]
     return "\n\n".join(parts) + "\n"
 
 

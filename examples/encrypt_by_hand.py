@@ -1,6 +1,6 @@
 """Three clients add their updates under encryption: the server sums what it cannot read.
 
-    python examples/encrypt_by_hand.py
+Run it: python examples/encrypt_by_hand.py
 """
 
 from __future__ import annotations
@@ -30,8 +30,12 @@ sums = client.decrypt(total)
 mean = dequantise(sums, clip, codec.magnitude, total.terms)
 
 exact = bool((sums == sum(whole)).all())
+error = np.abs(mean - updates.mean(0)).max()
+step = clip / codec.magnitude
+size = len(sent[0]) / 1000
+largest = codec.magnitude
 print(f"the decrypted sum is exact: {exact}")
-print(f"largest error of the mean update: {np.abs(mean - updates.mean(0)).max():.1e}, one step is {clip / codec.magnitude:.1e}")
-print(f"{len(sent[0]) / 1000:.2f} bytes a value, {codec.slot} bits each, values from -{codec.magnitude} to {codec.magnitude}")
+print(f"largest error of the mean update: {error:.1e}, one step is {step:.1e}")
+print(f"{size:.2f} bytes a value, {codec.slot} bits each, values from -{largest} to {largest}")
 if not exact:
     raise SystemExit("the sums differ")

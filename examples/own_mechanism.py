@@ -1,6 +1,6 @@
 """A mechanism of one's own: send only the sign of each coordinate, times one common size.
 
-    fedpareto run examples/own_mechanism.toml
+Run a study with it: fedpareto run examples/own_mechanism.toml
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A model and data of one's own: an nn.Module, and an .npz file with four arrays.
 
-    python examples/own_model.py             # writes examples/own_data.npz; put your own there instead
-    fedpareto run examples/own_model.toml
+Write example data to examples/own_data.npz, where yours may be: python examples/own_model.py
+Run a study with both: fedpareto run examples/own_model.toml
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ class Net(nn.Module):
 
     def __init__(self, features: int = 8, hidden: int = 24, classes: int = 3) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, classes))
+        self.layers = nn.Sequential(
+            nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, classes)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layers(x)

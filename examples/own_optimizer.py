@@ -1,6 +1,6 @@
 """An optimizer of one's own: small steps away from the best points so far.
 
-    fedpareto run examples/own_optimizer.toml
+Run a study with it: fedpareto run examples/own_optimizer.toml
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from fedpareto.testing import check_optimizer
 
 @dataclass(frozen=True)
 class Steps:
-    """Step away from points of the front, chosen at random; begin anywhere."""
+    """Begin at random points, then step away from points of the front."""
 
     batch: int = setting(10, help="points proposed at once", at_least=1, search=False)
-    size: float = setting(0.1, help="length of a step, the cube being 1 wide", above=0, search=False)
+    size: float = setting(
+        0.1, help="length of a step, the cube being 1 wide", above=0, search=False
+    )
 
     def propose(self, problem, history, n, seed):
         draw = rng(seed, "steps", len(history))  # the same arguments always give the same points
-        x, y = history.x[~history.failed], history.y[~history.failed]
+        x = history.x[~history.failed]
+        y = history.y[~history.failed]
         if len(x) == 0:
             return draw.random((n, len(problem.space)))
         front = x[nondominated(penalised(problem.objectives, y))]

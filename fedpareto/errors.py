@@ -77,8 +77,10 @@ class MissingPackage(FedparetoError):
     """An optional package is needed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs the package {package}, which is not installed. "
-                         f"Install it: pip install 'fedpareto[{extra}]'")
+        super().__init__(
+            f"{purpose} needs the package {package}, which is not installed. "
+            f"Install it: pip install 'fedpareto[{extra}]'"
+        )
 
 
 @dataclass(frozen=True)
@@ -90,15 +92,17 @@ class Fault:
     line: int | None = None
 
     def __str__(self) -> str:
-        place = f"line {self.line}, {self.key}" if self.line else self.key
-        return f"{place}: {self.message}"
+        if self.line:
+            return f"line {self.line}, {self.key}: {self.message}"
+        return f"{self.key}: {self.message}"
 
 
 class StudyError(FedparetoError):
     """A study file has faults; all of them are listed."""
 
     def __init__(self, path: str, faults: Sequence[Fault]) -> None:
-        self.path, self.faults = path, tuple(faults)
+        self.path = path
+        self.faults = tuple(faults)
         if len(self.faults) == 1:
             super().__init__(f"{path}: {self.faults[0]}")
         else:
@@ -112,4 +116,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if not known:
         return "It takes none."
     close = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}."
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    return f"Known: {', '.join(known)}."

@@ -1,4 +1,4 @@
-"""Fronts: dominance, ranks, crowding, hypervolume and the knee. Thin over moocore."""
+"""Fronts: dominance, ranks, crowding, hypervolume and the knee, mostly computed by moocore."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from fedpareto.space import FloatArray
 
 
 def nondominated(y: FloatArray) -> NDArray[np.bool_]:
-    """Say which rows of y [n,m] are dominated by no other; of equal rows, all are kept."""
+    """Say which rows of y [n,m] no other row dominates; of equal rows, all are kept."""
     if len(y) == 0:
         return np.zeros(0, dtype=bool)
     return np.asarray(moocore.is_nondominated(y, keep_weakly=True), dtype=bool)
 
 
 def ranks(y: FloatArray) -> NDArray[np.int64]:
-    """Return the rank of each row of y [n,m]: 0 for the front, 1 for the front of the rest, and so on."""
+    """Return the rank of each row of y [n,m]: 0 on the front, 1 on the front of the rest, etc."""
     if len(y) == 0:
         return np.zeros(0, dtype=np.int64)
     return np.asarray(moocore.pareto_rank(y), dtype=np.int64)
 
 
 def crowding(y: FloatArray) -> FloatArray:
-    """Return the crowding distance of each row of y [n,m] among the others (Deb 2002); infinite at the ends."""
+    """Return the crowding distance of each row of y [n,m] (Deb 2002); infinite at the ends."""
     n, m = y.shape
     distance = np.zeros(n)
     for j in range(m):
@@ -48,7 +48,11 @@ def hypervolume(y: FloatArray, reference: FloatArray) -> float:
 
 
 def knee(y: FloatArray, reference: FloatArray) -> int:
-    """Return the row of the front y [n,m] nearest to its ideal point, in units of the way from there to the reference."""
+    """Return the row of the front y [n,m] that is nearest to its ideal point.
+
+    Distances are in units of the way from the ideal point to the reference.
+    """
     ideal = y.min(axis=0)
     way = reference - ideal
-    return int(np.argmin((((y - ideal) / np.where(way > 0, way, 1.0)) ** 2).sum(axis=1)))
+    scaled = (y - ideal) / np.where(way > 0, way, 1.0)
+    return int(np.argmin((scaled**2).sum(axis=1)))

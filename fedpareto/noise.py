@@ -1,4 +1,4 @@
-"""Random numbers: every stream is named by the study's seed and a path, so none depends on what was drawn elsewhere."""
+"""Random numbers. The study's seed and a path name each stream, so streams are independent."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 def derive(seed: int, *path: str | int) -> int:
-    """Return the seed, below 2^63, that belongs to this path."""
+    """Return the seed, below 2^63, of the stream with this path."""
     text = "/".join([str(seed), *map(str, path)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def rng(seed: int, *path: str | int) -> np.random.Generator:
-    """Return a fresh numpy stream for this path."""
+    """Return a fresh numpy generator for this path."""
     return np.random.default_rng(derive(seed, *path))
 
 
 def stream(seed: int, *path: str | int, device: str = "cpu") -> torch.Generator:
-    """Return a fresh torch stream for this path."""
+    """Return a fresh torch generator for this path."""
     import torch
 
     return torch.Generator(device).manual_seed(derive(seed, *path))
@@ -34,9 +34,10 @@ def stream(seed: int, *path: str | int, device: str = "cpu") -> torch.Generator:
 
 @dataclass
 class Noise:
-    """The noise of one round of one repeat: a stream per client, whoever else takes part.
+    """The noise of one round of one repeat; a client's draws do not depend on who else takes part.
 
-    Every federation of the repeat has the same draws (common random numbers), so they carry no R.
+    Every federation of the repeat has the same draws (common random numbers), so they have no
+    dimension R.
     """
 
     seed: int

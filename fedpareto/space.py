@@ -1,7 +1,7 @@
-"""What is searched: named variables, and the unit cube that optimizers see in their place.
+"""The search space: named variables, and the unit cube that optimizers see in their place.
 
-Decoding rounds: a float keeps twelve digits, so that decode(encode(value)) gives the value back exactly and a setting
-printed is the setting used.
+Decoding rounds a float to twelve digits, so that decode(encode(value)) gives the value back exactly
+and a setting printed is the setting used.
 """
 
 from __future__ import annotations
@@ -22,21 +22,33 @@ Values = Mapping[str, Sequence[Any]]  # name → [n] values in real units
 
 DIGITS = 12
 LOG_MAX = math.log(sys.float_info.max) * (1 - 1e-15)
-LARGEST = 10**12  # whole numbers that a log scale still tells apart
+LARGEST = 10**12  # up to here a log scale still separates neighbouring whole numbers
 
 
 def _must(holds: bool, name: str, rule: str, found: object) -> None:
+    """Raise a SettingError that states the rule unless it holds."""
     if not holds:
         raise SettingError(f"{name}: {rule}, found {found}.")
 
 
 def _check_range(name: str, low: float, high: float, log: bool) -> None:
-    if not all(abs(end) <= sys.float_info.max for end in (low, high)):
-        found = [str(end) if isinstance(end, float) or end.bit_length() < 1024 else f"{end.bit_length()} bits" for end in (low, high)]
-        raise SettingError(f"{name}: both ends of a range must be finite, found [{', '.join(found)}].")
-    _must(low < high, name, "a range must have low < high", f"[{low}, {high}]")
-    _must(math.isfinite(high - low), name, "a range must be narrower than the largest number", f"[{low}, {high}]")
+    """Refuse a range whose ends are not finite, are in the wrong order or do not fit its scale."""
+    finite = all(abs(end) <= sys.float_info.max for end in (low, high))
+    if not finite:
+        ends = f"[{_end(low)}, {_end(high)}]"
+        raise SettingError(f"{name}: both ends of a range must be finite, found {ends}.")
+    ends = f"[{low}, {high}]"
+    _must(low < high, name, "a range must have low < high", ends)
+    fits = math.isfinite(high - low)
+    _must(fits, name, "a range must be narrower than the largest number", ends)
     _must(not log or low > 0, name, "a log range must have low > 0", f"low = {low}")
+
+
+def _end(end: float) -> str:
+    """Return one end of a range as text; a whole number too long to print becomes its length."""
+    if isinstance(end, int) and end.bit_length() >= 1024:
+        return f"{end.bit_length()} bits"
+    return str(end)
 
 
 @dataclass(frozen=True)
@@ -51,27 +63,35 @@ class Float:
     def __post_init__(self) -> None:
         _check_range(self.name, self.low, self.high, self.log)
         narrow = (self.high - self.low) / max(abs(self.low), abs(self.high)) < 1e-9
-        _must(not narrow, self.name, "a range must be wider than a billionth of its ends", f"[{self.low}, {self.high}]")
+        rule = "a range must be wider than a billionth of its ends"
+        _must(not narrow, self.name, rule, f"[{self.low}, {self.high}]")
 
     @property
     def size(self) -> None:
-        """A float has no number of values."""
+        """Return None: a float does not take a limited number of values."""
 
     def decode(self, u: float) -> float:
-        if u <= 0 or u >= 1:
-            return self.low if u <= 0 else self.high
+        """Return the value at the position u of [0, 1]."""
+        if u <= 0:
+            return self.low
+        if u >= 1:
+            return self.high
         if self.log:
             span = math.log(self.high) - math.log(self.low)
-            value = float(f"{math.exp(min(math.log(self.low) + u * span, LOG_MAX)):.{DIGITS}g}")
+            exact = math.exp(min(math.log(self.low) + u * span, LOG_MAX))
+            value = float(f"{exact:.{DIGITS}g}")
         else:
             places = DIGITS - math.floor(math.log10(self.high - self.low))
             value = round(self.low + u * (self.high - self.low), places)
         return min(max(value, self.low), self.high)
 
     def encode(self, value: float) -> float:
-        _must(self.low <= value <= self.high, self.name, f"must lie in [{self.low}, {self.high}]", value)
+        """Return the position of a value in [0, 1]."""
+        inside = self.low <= value <= self.high
+        _must(inside, self.name, f"must lie in [{self.low}, {self.high}]", value)
         if self.log:
-            return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
+            span = math.log(self.high) - math.log(self.low)
+            return (math.log(value) - math.log(self.low)) / span
         return (value - self.low) / (self.high - self.low)
 
 
@@ -85,29 +105,40 @@ class Integer:
     log: bool = False
 
     def __post_init__(self) -> None:
-        _must(max(abs(self.low), abs(self.high)) <= LARGEST, self.name, f"a range of whole numbers must lie within ±{LARGEST:.0e}",
-              "larger ones")
+        small = max(abs(self.low), abs(self.high)) <= LARGEST
+        rule = f"a range of whole numbers must lie within ±{LARGEST:.0e}"
+        _must(small, self.name, rule, "larger ones")
         _check_range(self.name, self.low, self.high, self.log)
 
     @property
     def size(self) -> int:
+        """Return how many values there are."""
         return self.high - self.low + 1
 
     def _edges(self) -> tuple[float, float]:
-        """Return the ends of the scale: half a step outside the range, so that every value has its share."""
-        low, high = self.low - 0.5, self.high + 0.5
-        return (math.log(low), math.log(high)) if self.log else (low, high)
+        """Return the ends of the scale: half a step outside, so that each value has its share."""
+        low = self.low - 0.5
+        high = self.high + 0.5
+        if self.log:
+            return math.log(low), math.log(high)
+        return low, high
 
     def decode(self, u: float) -> int:
+        """Return the value at the position u of [0, 1]."""
         low, high = self._edges()
         position = low + u * (high - low)
-        value = math.floor((math.exp(position) if self.log else position) + 0.5)
+        if self.log:
+            position = math.exp(position)
+        value = math.floor(position + 0.5)
         return min(max(value, self.low), self.high)
 
     def encode(self, value: int) -> float:
-        _must(self.low <= value <= self.high, self.name, f"must lie in [{self.low}, {self.high}]", value)
+        """Return the position of a value in [0, 1]."""
+        inside = self.low <= value <= self.high
+        _must(inside, self.name, f"must lie in [{self.low}, {self.high}]", value)
         low, high = self._edges()
-        return ((math.log(value) if self.log else value) - low) / (high - low)
+        position = math.log(value) if self.log else value
+        return (position - low) / (high - low)
 
 
 @dataclass(frozen=True)
@@ -118,17 +149,21 @@ class Choice:
     choices: tuple[Any, ...]
 
     def __post_init__(self) -> None:
-        _must(len(self.choices) >= 2, self.name, "a choice must list at least two values", list(self.choices))
-        _must(len(set(self.choices)) == len(self.choices), self.name, "choices must differ", list(self.choices))
+        found = list(self.choices)
+        _must(len(found) >= 2, self.name, "a choice must list at least two values", found)
+        _must(len(set(found)) == len(found), self.name, "choices must differ", found)
 
     @property
     def size(self) -> int:
+        """Return how many values there are."""
         return len(self.choices)
 
     def decode(self, u: float) -> Any:
+        """Return the value at the position u of [0, 1]."""
         return self.choices[min(int(u * self.size), self.size - 1)]
 
     def encode(self, value: Any) -> float:
+        """Return the position of a value in [0, 1]."""
         _must(value in self.choices, self.name, f"must be one of {list(self.choices)}", repr(value))
         return (self.choices.index(value) + 0.5) / self.size
 
@@ -148,6 +183,7 @@ class Space:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Return the names of the variables, in order."""
         return tuple(v.name for v in self.variables)
 
     def __len__(self) -> int:
@@ -158,12 +194,12 @@ class Space:
         return {v.name: [v.decode(float(u)) for u in x[:, j]] for j, v in enumerate(self.variables)}
 
     def encode(self, values: Values, n: int) -> FloatArray:
-        """Return the points [n,d] that stand for these settings."""
+        """Return the points [n,d] of settings, name → [n] values."""
         x = np.empty((n, len(self)))
         for j, variable in enumerate(self.variables):
             x[:, j] = [variable.encode(value) for value in values[variable.name]]
         return x
 
     def snap(self, x: FloatArray) -> FloatArray:
-        """Move each point [n,d] to the one that stands for its own settings."""
+        """Return points [n,d] rounded to the nearest settings that can be decoded."""
         return self.encode(self.decode(np.clip(x, 0.0, 1.0)), len(x))

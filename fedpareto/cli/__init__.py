@@ -1,4 +1,4 @@
-"""The command line: words to calls, nothing else. Imports wait for the verb, so that --help is quick."""
+"""The command line. Commands import what they need when they run, so that --help is quick."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from fedpareto.cli import planning, studies, training  # noqa: F401  (their commands)
+from fedpareto.cli import planning, reports, studies, training  # noqa: F401  (their commands)
 from fedpareto.cli.base import cli
 from fedpareto.errors import FedparetoError
 
@@ -18,7 +18,9 @@ def main() -> None:
     """Run the command line; every error is one line and status 2."""
     try:
         status = cli.main(standalone_mode=False)
-        sys.exit(status if isinstance(status, int) else 0)
+        if isinstance(status, int):
+            sys.exit(status)
+        sys.exit(0)
     except click.exceptions.Abort:
         _fail("stopped. What was finished is kept; the same command goes on from there.", 130)
     except click.ClickException as error:
@@ -29,9 +31,11 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
-        _fail(f"{error.filename or 'output'}: must be readable and writable, found: {error.strerror}.", 2)
+        where = error.filename or "output"
+        _fail(f"{where}: must be readable and writable, found: {error.strerror}.", 2)
 
 
 def _fail(message: str, status: int) -> None:
+    """Print an error and leave with this status."""
     click.echo(f"error: {message}", err=True)
     sys.exit(status)

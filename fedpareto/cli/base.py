@@ -19,25 +19,30 @@ if TYPE_CHECKING:
     from fedpareto.study import Study
 
 study_argument = click.argument("study_file", metavar="STUDY", type=click.Path(path_type=Path))
-db_option = click.option("--db", type=click.Path(path_type=Path), help="The study's database; STUDY with .db if left out.")
+db_option = click.option(
+    "--db",
+    type=click.Path(path_type=Path),
+    help="The study's database; STUDY with .db if left out.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="%(version)s")
 def cli() -> None:
-    """Find the best trades between privacy, utility and cost in federated learning, and choose one."""
+    """Find and choose trade-offs between privacy, utility and cost in federated learning."""
 
 
 def console() -> Console:
     """Return a console for tables: as wide as the terminal, or wide enough for a file."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 400)
+    width = None if sys.stdout.isatty() else 400
+    return Console(highlight=False, soft_wrap=True, width=width)
 
 
 def opened(study_file: Path, db: Path | None) -> tuple[Study, Store]:
-    """Return the study, with the seed that its database was made with, and the store."""
+    """Return a study, with the seed that its database was made with, and its open store."""
     from fedpareto.loop import database
     from fedpareto.store import Store
     from fedpareto.study import load_study
@@ -49,14 +54,14 @@ def opened(study_file: Path, db: Path | None) -> tuple[Study, Store]:
 
 
 def look_at(study_file: Path, db: Path | None) -> View:
-    """Return what a study shows."""
+    """Return the view of a study's trials so far."""
     study, store = opened(study_file, db)
     with store:
         return looked(study, store)
 
 
 def looked(study: Study, store: Store) -> View:
-    """Return what a study and its open store show."""
+    """Return the view of the trials in a study's open store."""
     from fedpareto.report import view
 
     return view(study, store.trials())
@@ -72,11 +77,15 @@ def limit_of(text: str, option: str = "--limit") -> tuple[str, float]:
 
 
 def whole_numbers(name: str, text: str | None) -> list[int] | None:
-    """Return the whole numbers of a text such as 10,20."""
+    """Return the whole numbers of a text such as 10,20; None for no text."""
+    if text is None:
+        return None
     try:
-        return None if text is None else [int(part) for part in text.split(",")]
+        return [int(part) for part in text.split(",")]
     except ValueError:
-        raise SettingError(f"{name}: must be a whole number, or several with commas, found {text!r}.") from None
+        raise SettingError(
+            f"{name}: must be a whole number, or several with commas, found {text!r}."
+        ) from None
 
 
 def numbers(name: str, text: str) -> list[float]:

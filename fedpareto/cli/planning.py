@@ -1,4 +1,4 @@
-"""Commands that need no search: data, cost, privacy and noise."""
+"""Commands that need no search: data sets, calibration, plans and low-cost design."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from fedpareto.errors import MissingPackage
 
 
 @cli.command()
-@click.option("--directory", default="", help="Where to look; FEDPARETO_DATA or the user's cache if left out.")
+@click.option(
+    "--directory", default="", help="Where to look; FEDPARETO_DATA or the user's cache if left out."
+)
 @json_option
 def data(directory: str, as_json: bool) -> None:
     """List the data sets and whether their files are there."""
@@ -23,21 +25,29 @@ def data(directory: str, as_json: bool) -> None:
     folder = data_directory(directory)
     found = {name: inventory(name, folder) for name in SETS}
     if as_json:
-        rows = [{"name": name, "present": files is not None, "files": files or []} for name, files in found.items()]
+        rows = [
+            {"name": name, "present": files is not None, "files": files or []}
+            for name, files in found.items()
+        ]
         click.echo(json.dumps({"directory": str(folder), "data": rows}))
         return
     click.echo(f"data directory: {folder}")
     for name, files in found.items():
-        state = "missing; downloaded on first use" if files is None else ", ".join(files) or "embedded"
+        if files is None:
+            state = "missing; downloaded on first use"
+        else:
+            state = ", ".join(files) or "embedded"
         click.echo(f"  {name:14s} {state}")
 
 
 @cli.command()
 @study_argument
-@click.option("--write", is_flag=True, help="Put the figures into the study file, in place of its own.")
+@click.option(
+    "--write", is_flag=True, help="Put the figures into the study file, in place of its own."
+)
 @json_option
 def calibrate(study_file: Path, write: bool, as_json: bool) -> None:
-    """Measure on this machine what the cost model of a study needs: how long a client's local steps take.
+    """Measure how long a client's local steps take on this machine, for a study's cost model.
 
     A study keeps its figures in [cost], so that it gives the same numbers on every machine.
     """
@@ -58,64 +68,151 @@ def calibrate(study_file: Path, write: bool, as_json: bool) -> None:
 
 
 @cli.command()
-@click.option("--epsilon", "--target-epsilon", "target_epsilon", type=float, required=True, help="The ε to hold over all rounds.")
-@click.option("--delta", "--target-delta", "target_delta", type=float, help="δ; 1e-5, or 1/(10 clients) if that is less.")
+@click.option(
+    "--epsilon",
+    "--target-epsilon",
+    "target_epsilon",
+    type=float,
+    required=True,
+    help="The ε to hold over all rounds.",
+)
+@click.option(
+    "--delta",
+    "--target-delta",
+    "target_delta",
+    type=float,
+    help="δ; 1e-5, or 1/(10 clients) if that is less.",
+)
 @click.option("--clients", type=int, required=True, help="Clients in all, K.")
-@click.option("--view", type=click.Choice(["server", "secagg", "release"]), default="server", show_default=True,
-              help="Who looks on: a server that sees each upload; sums, and who took part; the models alone.")
-@click.option("--sampling", type=click.Choice(["fixed", "poisson"]), default="fixed", show_default=True,
-              help="A cohort of fixed size, or each client by its own chance.")
-@click.option("--unit", type=click.Choice(["client", "record"]), default="client", show_default=True, help="What one promise covers.")
-@click.option("--adjacency", type=click.Choice(["zero_out", "replace"]), default="zero_out", show_default=True,
-              help="The neighbour: a client's update left out, or any other in its place.")
-@click.option("--noise-multiplier", type=float, help="Noise on the sum of a round, over the clipping norm.")
+@click.option(
+    "--view",
+    type=click.Choice(["server", "secagg", "release"]),
+    default="server",
+    show_default=True,
+    help="Who looks on: a server that sees each upload; sums, and who took part; the models alone.",
+)
+@click.option(
+    "--sampling",
+    type=click.Choice(["fixed", "poisson"]),
+    default="fixed",
+    show_default=True,
+    help="A cohort of fixed size, or each client by its own chance.",
+)
+@click.option(
+    "--unit",
+    type=click.Choice(["client", "record"]),
+    default="client",
+    show_default=True,
+    help="What one promise covers.",
+)
+@click.option(
+    "--adjacency",
+    type=click.Choice(["zero_out", "replace"]),
+    default="zero_out",
+    show_default=True,
+    help="The neighbour: a client's update left out, or any other in its place.",
+)
+@click.option(
+    "--noise-multiplier", type=float, help="Noise on the sum of a round, over the clipping norm."
+)
 @click.option("--sigma", type=float, help="Noise each client adds to every coordinate.")
-@click.option("--clipping-norm", type=float, help="Largest L2 norm of a client's update; 1 if left out.")
+@click.option(
+    "--clipping-norm", type=float, help="Largest L2 norm of a client's update; 1 if left out."
+)
 @click.option("--cohort", help="Clients a round: a number, or several with commas.")
 @click.option("--rounds", help="Rounds: a number, or several with commas.")
-@click.option("--dropouts", type=int, default=0, show_default=True, help="Clients of a round that may fail to send.")
-@click.option("--colluders", type=int, default=0, show_default=True, help="Clients of a round that may tell their noise.")
+@click.option(
+    "--dropouts",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Clients of a round that may fail to send.",
+)
+@click.option(
+    "--colluders",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Clients of a round that may tell their noise.",
+)
 @click.option("--records", type=int, help="Records of each silo, for --unit record.")
 @click.option("--batch-size", type=int, help="Records of a mini-batch, for --unit record.")
 @click.option("--local-steps", type=int, help="Mini-batch steps a round, for --unit record.")
-@click.option("--figure", type=click.Path(path_type=Path), help="Draw the noise on the mean against rounds into this PNG or SVG file.")
+@click.option(
+    "--figure",
+    type=click.Path(path_type=Path),
+    help="Draw the noise on the mean against rounds into this PNG or SVG file.",
+)
 @json_option
-def plan(figure: Path | None, as_json: bool, cohort: str | None, rounds: str | None, **asked: Any) -> None:
+def plan(
+    figure: Path | None, as_json: bool, cohort: str | None, rounds: str | None, **asked: Any
+) -> None:
     """Solve for the noise, cohort or rounds that hold a target ε; nothing is trained.
 
-    What is left out is solved for: the noise, else the rounds, else the cohort. With all given, each combination is priced.
+    What is left out is solved for: the noise, else the rounds, else the cohort. With all given,
+    each combination is priced.
     """
-
     from fedpareto.privacy import plan as solve
     from fedpareto.report.plan import plan_data, plan_figure, plan_statements, plan_table
 
-    choices = solve(cohort=whole_numbers("--cohort", cohort), rounds=whole_numbers("--rounds", rounds), **asked)
-    drawn = plan_figure(choices, figure) if figure else None
+    cohorts = whole_numbers("--cohort", cohort)
+    lengths = whole_numbers("--rounds", rounds)
+    choices = solve(cohort=cohorts, rounds=lengths, **asked)
+    if figure:
+        plan_figure(choices, figure)
     if as_json:
         click.echo(json.dumps(plan_data(choices)))
         return
     console().print(plan_table(choices))
     for line in plan_statements(choices, asked):
         click.echo(line)
-    if drawn:
-        click.echo(f"figure  {drawn}")
+    if figure:
+        click.echo(f"figure  {figure}")
 
 
 @cli.command()
 @study_argument
 @db_option
-@click.option("--share", default=0.1, show_default=True, help="Share of the data that the pre-experiment trains on.")
+@click.option(
+    "--share",
+    default=0.1,
+    show_default=True,
+    help="Share of the data that the pre-experiment trains on.",
+)
 @click.option("--clients", default=10, show_default=True, help="Clients of the pre-experiment, K₀.")
-@click.option("--sample-ratio", default=1.0, show_default=True, help="Share of them that takes part in a round, q₀.")
-@click.option("--sigmas", default=15, show_default=True, help="Values of sigma tried, over the study's range.")
+@click.option(
+    "--sample-ratio",
+    default=1.0,
+    show_default=True,
+    help="Share of them that takes part in a round, q₀.",
+)
+@click.option(
+    "--sigmas", default=15, show_default=True, help="Values of sigma tried, over the study's range."
+)
 @click.option("--seeds", default=4, show_default=True, help="Trainings of each.")
-@click.option("--seconds", type=float, help="Limit on the time of the real training, by the study's cost model.")
-@click.option("--compare", is_flag=True, help="Also search the real federation by training, and say what that costs.")
+@click.option(
+    "--seconds",
+    type=float,
+    help="Limit on the time of the real training, by the study's cost model.",
+)
+@click.option(
+    "--compare",
+    is_flag=True,
+    help="Also search the real federation by training, and say what that costs.",
+)
 @json_option
-def design(study_file: Path, db: Path | None, seconds: float | None, compare: bool, as_json: bool, **pre: Any) -> None:
-    """Find the noise for a study's clients and rounds from a small experiment, by the law of Gu 2024.
+def design(
+    study_file: Path,
+    db: Path | None,
+    seconds: float | None,
+    compare: bool,
+    as_json: bool,
+    **pre: Any,
+) -> None:
+    """Find the noise for a study's clients and rounds by a small experiment (law of Gu 2024).
 
-    The study fixes learning rate and clipping norm, and gives a range of sigma. The pre-experiment is stored beside it.
+    The study fixes learning rate and clipping norm, and gives a range of sigma. The pre-experiment
+    is stored beside it.
     """
     from fedpareto.design import Pre, design_study
     from fedpareto.report.design import design_figure, design_lines

@@ -5,8 +5,19 @@ Neither gmpy2 nor tenseal is imported before it is needed: the codec and the qua
 
 from fedpareto.crypto.ciphertext import Ciphertext
 from fedpareto.crypto.codec import Codec
-from fedpareto.crypto.constructions import CONSTRUCTIONS, Construction, HalfLength, OwnerFixedBase, Textbook
-from fedpareto.crypto.keyfile import read_private_key, read_public_key, write_private_key, write_public_key
+from fedpareto.crypto.constructions import (
+    CONSTRUCTIONS,
+    Construction,
+    HalfLength,
+    OwnerFixedBase,
+    Textbook,
+)
+from fedpareto.crypto.keyfile import (
+    read_private_key,
+    read_public_key,
+    write_private_key,
+    write_public_key,
+)
 from fedpareto.crypto.keys import PrivateKey, PublicKey
 from fedpareto.crypto.lattice import BfvCiphertext, BfvClient, BfvCodec, BfvKey, BfvServer
 from fedpareto.crypto.paillier import PaillierClient, PaillierServer

@@ -1,9 +1,12 @@
-"""Three ways to make the same ciphertext (1 + n)^m · r^(n^s) modulo n^(s+1); they decrypt and add alike.
+"""Three ways to make the ciphertext (1 + n)^m · r^(n^s) modulo n^(s+1).
 
-fixed-base   for whoever holds the private key: r uniform, as in the textbook, from a table. The default.
-half-length  for whoever holds the public key only: r a power of one number, with an exponent of half n's length
-             (Damgård, Jurik & Nielsen 2010, section 4.2), from a table.
-textbook     for anyone: r uniform, raised to n^s (Paillier 1999; Damgård & Jurik 2001).
+Ciphertexts of all three decrypt and add alike.
+
+fixed-base   needs the private key: r is uniform, as in the textbook, from a table. The default.
+half-length  needs the public key only: r is a power of one number, with an exponent of half n's
+             length (Damgård, Jurik & Nielsen 2010, section 4.2), from a table.
+textbook     needs the public key only: r is uniform, raised to n^s
+             (Paillier 1999; Damgård & Jurik 2001).
 """
 
 from __future__ import annotations
@@ -16,18 +19,22 @@ from fedpareto.crypto.keys import PrivateKey, PublicKey
 from fedpareto.crypto.powers import gmp
 from fedpareto.crypto.residues import DIGIT, FixedBase, Recombination, Residues
 
-BLOCK = 512  # ciphertexts that walk a table together, so that each of its rows is read from memory once for all
+# Ciphertexts made together, so that each row of a table is read from memory once for all of them.
+BLOCK = 512
 
 
 class Construction(Protocol):
-    """A way to encrypt."""
+    """Encrypts plaintexts."""
 
     def __call__(self, plaintexts: Sequence[int]) -> list[int]:
-        """Return a ciphertext of each plaintext, which is taken modulo n^degree."""
+        """Return a ciphertext of each plaintext modulo n^degree."""
 
 
 class OwnerFixedBase:
-    """Encrypt with the primes: a uniform blinding factor from a table for each, about 25 times as fast as the textbook."""
+    """Encrypts with the primes: each uniform blinding factor comes from a table.
+
+    About 25 times as fast as the textbook.
+    """
 
     def __init__(self, key: PrivateKey, degree: int = 1) -> None:
         n = key.public.n
@@ -39,12 +46,18 @@ class OwnerFixedBase:
         out: list[int] = []
         for start in range(0, len(plaintexts), BLOCK):
             block = list(map(gmp().mpz, plaintexts[start : start + BLOCK]))
-            out += [int(self._recombine(x, y)) for x, y in zip(self._p(block), self._q(block), strict=True)]
+            out += [
+                int(self._recombine(x, y))
+                for x, y in zip(self._p(block), self._q(block), strict=True)
+            ]
         return out
 
 
 class HalfLength:
-    """Encrypt with n alone: powers of h^(n^s), where h = -x² for an x drawn here and taken from nobody."""
+    """Encrypts with n alone: blinds by powers of h^(n^s), where h = -x².
+
+    x is drawn here: an h from somebody else could be chosen to weaken the blinding.
+    """
 
     def __init__(self, key: PublicKey, degree: int = 1) -> None:
         g = gmp()
@@ -62,37 +75,52 @@ class HalfLength:
             base = row[-1] * base % modulus
 
     def __call__(self, plaintexts: Sequence[int]) -> list[int]:
-        return [int(number) for start in range(0, len(plaintexts), BLOCK) for number in self._block(plaintexts[start : start + BLOCK])]
+        out: list[int] = []
+        for start in range(0, len(plaintexts), BLOCK):
+            out += self._block(plaintexts[start : start + BLOCK])
+        return out
 
-    def _block(self, plaintexts: Sequence[int]) -> list[Any]:
-        numbers, modulus = list(map(self._message, plaintexts)), self._message.modulus
+    def _block(self, plaintexts: Sequence[int]) -> list[int]:
+        numbers = list(map(self._message, plaintexts))
+        modulus = self._message.modulus
         exponents = [secrets.token_bytes(self._size) for _ in plaintexts]
         for row, digits in zip(self._powers, zip(*exponents, strict=True), strict=True):
             numbers = [x * row[d] % modulus for x, d in zip(numbers, digits, strict=True)]
-        return numbers
+        return list(map(int, numbers))
 
 
 class Textbook:
-    """Encrypt with n alone: a uniform r, raised to n^s."""
+    """Encrypts with n alone: blinds by a uniform r raised to n^s."""
 
     def __init__(self, key: PublicKey, degree: int = 1) -> None:
-        self._n, self._message = key.n, Message(key, degree)
+        self._n = key.n
+        self._message = Message(key, degree)
 
     def __call__(self, plaintexts: Sequence[int]) -> list[int]:
-        power, message = gmp().powmod, self._message
-        return [int(message(m) * power(_unit(self._n), message.plain, message.modulus) % message.modulus) for m in plaintexts]
+        return list(map(self._one, plaintexts))
+
+    def _one(self, plaintext: int) -> int:
+        message = self._message
+        blinding = gmp().powmod(_unit(self._n), message.plain, message.modulus)
+        return int(message(plaintext) * blinding % message.modulus)
 
 
 class Message:
-    """(1 + n)^m modulo n^(degree + 1): the ciphertext before it is blinded."""
+    """Computes (1 + n)^m modulo n^(degree + 1): a ciphertext before it is blinded."""
 
     def __init__(self, key: PublicKey, degree: int) -> None:
-        self._n, self._degree = gmp().mpz(key.n), degree
-        self.plain, self.modulus = self._n**degree, self._n ** (degree + 1)
+        self._n = gmp().mpz(key.n)
+        self._degree = degree
+        self.plain = self._n**degree
+        self.modulus = self._n ** (degree + 1)
 
     def __call__(self, plaintext: int) -> Any:
-        m, n = gmp().mpz(plaintext) % self.plain, self._n
-        return (1 + n * m + (n * n * (m * (m - 1) // 2) if self._degree == 2 else 0)) % self.modulus
+        m = gmp().mpz(plaintext) % self.plain
+        n = self._n
+        power = 1 + n * m
+        if self._degree == 2:
+            power += n * n * (m * (m - 1) // 2)
+        return power % self.modulus
 
 
 CONSTRUCTIONS: dict[str, Callable[[PrivateKey, int], Construction]] = {

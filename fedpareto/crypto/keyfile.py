@@ -1,4 +1,4 @@
-"""Keys as files. A private key's file belongs to its owner alone from the moment it exists."""
+"""Read and write keys as files. Only the owner can ever read the file of a private key."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from typing import Any
 from fedpareto.crypto.keys import PrivateKey, PublicKey
 from fedpareto.errors import BadKey
 
-PRIVATE, PUBLIC = "fedpareto paillier private key", "fedpareto paillier public key"
+PRIVATE = "fedpareto paillier private key"
+PUBLIC = "fedpareto paillier public key"
 
 
 def write_private_key(key: PrivateKey, path: str | Path) -> None:
-    """Write a private key into a new file that only its owner may read; an existing file is never replaced."""
+    """Write a private key into a new file that only its owner may read.
+
+    An existing file is never replaced.
+    """
     _write(path, {"kind": PRIVATE, "p": f"{key.p:x}", "q": f"{key.q:x}"}, 0o600)
 
 
@@ -37,11 +41,18 @@ def read_public_key(path: str | Path, allow_insecure: bool = False) -> PublicKey
 
 def _write(path: str | Path, held: dict[str, str], mode: int) -> None:
     try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # the mode holds before the first byte is there
+        # the mode holds before the first byte is there
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
-        raise BadKey(f"{path}: must be a new file, found one. Name another, or remove it if that key is no longer needed.") from None
+        raise BadKey(
+            f"{path}: must be a new file, found one. Name another, or remove it if that key is no "
+            "longer needed."
+        ) from None
     except OSError as error:
-        raise BadKey(f"{path}: must be a file that can be written, found: {error.strerror}. Name another path.") from None
+        raise BadKey(
+            f"{path}: must be a file that can be written, found: {error.strerror}. Name another "
+            "path."
+        ) from None
     try:
         with os.fdopen(file, "w", encoding="ascii") as out:
             out.write(json.dumps(held) + "\n")
@@ -57,15 +68,21 @@ def _read(path: str | Path, kind: str, names: tuple[str, ...], secret: bool) -> 
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             if secret and os.name == "posix" and mode & 0o077:
-                raise BadKey(f"{path}: a private key must be readable by its owner alone, found mode {mode:o}. Run: chmod 600 {path}")
+                raise BadKey(
+                    f"{path}: a private key must be readable by its owner alone, found mode "
+                    f"{mode:o}. Run: chmod 600 {path}"
+                )
             text = file.read()
     except OSError as error:
-        raise BadKey(f"{path}: must be a key file that can be read, found: {error.strerror}.") from None
+        raise BadKey(
+            f"{path}: must be a key file that can be read, found: {error.strerror}."
+        ) from None
     try:
         held: Any = json.loads(text)
         if held["kind"] == kind:
             return {name: int(held[name], 16) for name in names}
-        found = f"a {held['kind']}" if held["kind"] in (PRIVATE, PUBLIC) else "something else"
+        known = held["kind"] in (PRIVATE, PUBLIC)
     except (ValueError, KeyError, TypeError):
-        found = "something else"
+        known = False
+    found = f"a {held['kind']}" if known else "something else"
     raise BadKey(f"{path}: must hold a {kind}, found {found}. Name another file.")

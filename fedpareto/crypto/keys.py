@@ -1,7 +1,8 @@
-"""Paillier keys: the private one, which clients share and the server never sees, and the public one.
+"""Paillier keys: a private one for the clients, and a public one for the server.
 
-The primes are p = 2·k·p' + 1 with p' a large prime and k small and odd: then p - 1 can be factored by whoever holds p, a
-primitive root can be checked, and n is a Blum number, which the half-length construction asks for.
+The primes are p = 2·k·p' + 1 with p' a large prime and k small and odd: then p - 1 can be factored
+by whoever holds p, a primitive root can be checked, and n is a Blum number, which the half-length
+construction asks for.
 """
 
 from __future__ import annotations
@@ -28,8 +29,17 @@ class PublicKey:
     allow_insecure: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.n, int) or self.n < 15 or self.n % 2 == 0 or gmp().is_prime(self.n) or gmp().is_power(self.n):
-            raise BadKey("public key: n must be an odd product of two primes, found another number. Read the key file again.")
+        if (
+            not isinstance(self.n, int)
+            or self.n < 15
+            or self.n % 2 == 0
+            or gmp().is_prime(self.n)
+            or gmp().is_power(self.n)
+        ):
+            raise BadKey(
+                "public key: n must be an odd product of two primes, found another number. Read "
+                "the key file again."
+            )
         _check_size("public key", self.bits, self.allow_insecure)
 
     @property
@@ -48,35 +58,60 @@ class PublicKey:
 
 @dataclass(frozen=True, repr=False)
 class PrivateKey:
-    """What the clients share: the two primes. It never shows them; write_private_key is the way to keep it."""
+    """What the clients share: the two primes.
+
+    They are never printed; write_private_key stores them.
+    """
 
     p: int
     q: int
     allow_insecure: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
-        p, q = self.p, self.q
-        if not (isinstance(p, int) and isinstance(q, int) and gmp().is_prime(p, 40) and gmp().is_prime(q, 40)):
-            raise BadKey("private key: p and q must be primes, found one that is not. Read the key file again or generate a new key.")
+        p = self.p
+        q = self.q
+        if not (
+            isinstance(p, int)
+            and isinstance(q, int)
+            and gmp().is_prime(p, 40)
+            and gmp().is_prime(q, 40)
+        ):
+            raise BadKey(
+                "private key: p and q must be primes, found one that is not. Read the key file "
+                "again or generate a new key."
+            )
         if p == q:
-            raise BadKey("private key: p and q must differ, found the same prime twice. Generate a new key.")
+            raise BadKey(
+                "private key: p and q must differ, found the same prime twice. Generate a new key."
+            )
         if math.gcd(p * q, (p - 1) * (q - 1)) != 1:
-            raise BadKey("private key: n must have no factor in common with (p - 1)(q - 1), found one. Generate a new key.")
+            raise BadKey(
+                "private key: n must have no factor in common with (p - 1)(q - 1), found one. "
+                "Generate a new key."
+            )
         if p.bit_length() != q.bit_length() or (p * q).bit_length() != 2 * p.bit_length():
-            raise BadKey(f"private key: p and q must have half of n's bits each, found {p.bit_length()} and {q.bit_length()} for "
-                         f"{(p * q).bit_length()}. Generate a new key.")
+            raise BadKey(
+                f"private key: p and q must have half of n's bits each, found {p.bit_length()} and "
+                f"{q.bit_length()} for {(p * q).bit_length()}. Generate a new key."
+            )
         _check_size("private key", (p * q).bit_length(), self.allow_insecure)
 
     @classmethod
     def generate(cls, bits: int = 3072, allow_insecure: bool = False) -> PrivateKey:
         """Return a new key from the system's randomness."""
-        if isinstance(bits, bool) or not isinstance(bits, int) or bits % 2 or not 128 <= bits <= 16384:
+        if (
+            isinstance(bits, bool)
+            or not isinstance(bits, int)
+            or bits % 2
+            or not 128 <= bits <= 16384
+        ):
             raise SettingError(f"bits: must be an even number from 128 to 16384, found {bits!r}.")
         _check_size("private key", bits, allow_insecure)
         p, k = _prime(bits // 2)
         while True:
             q, other = _prime(bits // 2)
-            if math.gcd(k, other) == 1 and abs(p - q) >> (bits // 2 - min(100, bits // 8)):  # FIPS 186-5, A.1.3: not close together
+            # FIPS 186-5, A.1.3: not close together
+            if math.gcd(k, other) == 1 and abs(p - q) >> (bits // 2 - min(100, bits // 8)):
                 return cls(p, q, allow_insecure)
 
     @cached_property
@@ -85,35 +120,48 @@ class PrivateKey:
         return PublicKey(self.p * self.q, self.allow_insecure)
 
     def __repr__(self) -> str:
-        return f"PrivateKey({self.public.bits} bits, {self.public.fingerprint.hex()[:8]}, secret not shown)"
+        return (
+            f"PrivateKey({self.public.bits} bits, {self.public.fingerprint.hex()[:8]}, secret not "
+            "shown)"
+        )
 
 
 def primitive_root(p: int) -> int:
-    """Return the least primitive root modulo a prime made here: p - 1 is a small number times a prime."""
-    g, rest, factors = gmp(), p - 1, [2]
-    while rest % 2 == 0:
-        rest //= 2
-    for factor in range(3, 2**COFACTOR_BITS, 2):
-        if rest % factor == 0:
-            factors.append(factor)
-            while rest % factor == 0:
-                rest //= factor
-    if rest != 1 and not g.is_prime(rest):
-        raise BadKey("private key: p - 1 must be a small number times a prime for the fixed-base construction, found a key made elsewhere. "
-                     "Use construction='textbook', or generate a key with PrivateKey.generate.")
-    orders = [(p - 1) // f for f in (*factors, rest) if f != 1]
+    """Return the least primitive root modulo a prime p of a key from PrivateKey.generate."""
+    orders = [(p - 1) // factor for factor in _factors_of_order(p)]
     root = 2
-    while any(g.powmod(root, order, p) == 1 for order in orders):
+    while any(gmp().powmod(root, order, p) == 1 for order in orders):
         root += 1
     return root
 
 
+def _factors_of_order(p: int) -> list[int]:
+    """Return the prime factors of p - 1, which must be a small number times a prime."""
+    rest = p - 1
+    factors = []
+    for factor in (2, *range(3, 2**COFACTOR_BITS, 2)):
+        if rest % factor == 0:
+            factors.append(factor)
+            while rest % factor == 0:
+                rest //= factor
+    if rest == 1:
+        return factors
+    if not gmp().is_prime(rest):
+        raise BadKey(
+            "private key: p - 1 must be a small number times a prime for the fixed-base "
+            "construction, found a key made elsewhere. Use construction='textbook', or generate a "
+            "key with PrivateKey.generate."
+        )
+    return [*factors, rest]
+
+
 def _prime(bits: int) -> tuple[int, int]:
-    """Return a random prime 2·k·p' + 1 of exactly this many bits, the first two of them set, and its k."""
+    """Return a random prime 2·k·p' + 1 of exactly this many bits, the first two set, and its k."""
     g = gmp()
     while True:
         large = _random_prime(g, bits - COFACTOR_BITS - 1)
-        low, high = -(-(3 << (bits - 2)) // (2 * large)), ((1 << bits) - 2) // (2 * large)
+        low = -(-(3 << (bits - 2)) // (2 * large))
+        high = ((1 << bits) - 2) // (2 * large)
         for _ in range(8 * bits):
             k = low + secrets.randbelow(high - low + 1) | 1
             p = 2 * k * large + 1
@@ -130,4 +178,7 @@ def _random_prime(g: Any, bits: int) -> int:
 
 def _check_size(where: str, bits: int, allow_insecure: bool) -> None:
     if bits < LEAST_BITS and not allow_insecure:
-        raise BadKey(f"{where}: must have at least {LEAST_BITS} bits, found {bits}. Generate a longer one (tests: allow_insecure=True).")
+        raise BadKey(
+            f"{where}: must have at least {LEAST_BITS} bits, found {bits}. Generate a longer one "
+            "(tests: allow_insecure=True)."
+        )

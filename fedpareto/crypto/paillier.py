@@ -1,4 +1,4 @@
-"""Exact sums under Paillier encryption: clients encrypt and decrypt, the server adds what it cannot read."""
+"""Exact sums under Paillier encryption: clients encrypt and decrypt, the server only adds."""
 
 from __future__ import annotations
 
@@ -37,15 +37,20 @@ class PaillierServer:
         """Refuse a ciphertext of another key or codec, and numbers that no encryption gives."""
         self._check_header(ciphertext)
         g = gmp()
-        n, product = g.mpz(self.key.n), g.mpz(1)
+        n = g.mpz(self.key.n)
+        product = g.mpz(1)
         for number in ciphertext.numbers:
             if not 0 < number < self._modulus:
-                raise BadCiphertext(f"ciphertext: every number must lie between 0 and n^{self.codec.degree + 1}, found one that does not. "
-                                    "It was changed on its way.")
+                raise BadCiphertext(
+                    f"ciphertext: every number must lie between 0 and n^{self.codec.degree + 1}, "
+                    "found one that does not. It was changed on its way."
+                )
             product = product * (number % n) % n
         if g.gcd(product, n) != 1:
-            raise BadCiphertext("ciphertext: every number must have no factor in common with n, found one that has. It was changed on "
-                                "its way.")
+            raise BadCiphertext(
+                "ciphertext: every number must have no factor in common with n, found one that "
+                "has. It was changed on its way."
+            )
 
     def add(self, *ciphertexts: Ciphertext) -> Ciphertext:
         """Return the encrypted sum."""
@@ -56,8 +61,12 @@ class PaillierServer:
         self._check_header(first)
         terms = sum(c.terms for c in ciphertexts)
         if terms > self.codec.clients:
-            raise BadCiphertext(f"add: at most {self.codec.clients} updates may be summed, found {terms}. Make the codec for more clients.")
-        modulus, mpz = self._modulus, gmp().mpz
+            raise BadCiphertext(
+                f"add: at most {self.codec.clients} updates may be summed, found {terms}. Make the "
+                "codec for more clients."
+            )
+        modulus = self._modulus
+        mpz = gmp().mpz
         total = list(map(mpz, first.numbers))
         for other in ciphertexts[1:]:
             total = [a * b % modulus for a, b in zip(total, other.numbers, strict=True)]
@@ -69,31 +78,41 @@ class PaillierServer:
 
     def _check_header(self, ciphertext: Ciphertext) -> None:
         if ciphertext.codec.key_bits != self.key.bits:
-            raise BadCiphertext(f"ciphertext: must be of a key of {self.key.bits} bits, found one of {ciphertext.codec.key_bits}.")
+            raise BadCiphertext(
+                f"ciphertext: must be of a key of {self.key.bits} bits, found one of "
+                f"{ciphertext.codec.key_bits}."
+            )
         if ciphertext.key != self.key.fingerprint:
-            raise BadCiphertext(f"ciphertext: must be of the key {self.key.fingerprint.hex()[:8]}, found one of the key "
-                                f"{ciphertext.key.hex()[:8]}. Give every client the same key.")
+            raise BadCiphertext(
+                f"ciphertext: must be of the key {self.key.fingerprint.hex()[:8]}, found one of "
+                f"the key {ciphertext.key.hex()[:8]}. Give every client the same key."
+            )
         if ciphertext.codec != self.codec:
-            raise BadCiphertext(f"ciphertext: must be packed by {self.codec}, found {ciphertext.codec}. Give every client the same codec.")
+            raise BadCiphertext(
+                f"ciphertext: must be packed by {self.codec}, found {ciphertext.codec}. Give every "
+                "client the same codec."
+            )
 
 
 @dataclass(frozen=True)
 class PaillierClient:
-    """What a client does: encrypt its whole numbers and decrypt their sum. All clients share the key.
+    """What a client does: encrypt its whole numbers and decrypt their sum.
 
-    Tables are built on the first encryption. workers is how many cores to use, all of them unless given.
+    All clients share the key. Tables are built on the first encryption.
     """
 
     key: PrivateKey
     codec: Codec
     construction: str = "fixed-base"
-    workers: int | None = None
+    workers: int | None = None  # cores to use; all of them if None
 
     def __post_init__(self) -> None:
         _check_fit(self.key.public, self.codec)
         if self.construction not in CONSTRUCTIONS:
-            raise SettingError(f"construction: must be one of {', '.join(CONSTRUCTIONS)}, found {self.construction!r}. "
-                               f"{did_you_mean(self.construction, CONSTRUCTIONS)}")
+            raise SettingError(
+                f"construction: must be one of {', '.join(CONSTRUCTIONS)}, found "
+                f"{self.construction!r}. {did_you_mean(self.construction, CONSTRUCTIONS)}"
+            )
         if self.workers is not None and self.workers < 1:
             raise SettingError(f"workers: must be at least 1, found {self.workers}.")
 
@@ -114,11 +133,13 @@ class PaillierClient:
         return self.codec.unpack(plaintexts, ciphertext.terms, ciphertext.length)
 
     def _decrypt_all(self, numbers: Sequence[int]) -> list[int]:
-        """Return signed plaintexts. gmpy2 lets other threads run if this thread says so."""
+        """Return the signed plaintexts of ciphertexts."""
         g = gmp()
         p, q, recombine, whole = self._decrypt
+        # gmpy2 lets other threads run only if this thread asks for it
         with g.context(g.get_context(), allow_release_gil=True):
             found = [int(recombine(p(c), q(c))) for c in map(g.mpz, numbers)]
+        # the upper half of the residues stands for the negative numbers
         return [m if 2 * m < whole else m - whole for m in found]
 
     @cached_property
@@ -127,11 +148,16 @@ class PaillierClient:
 
     @cached_property
     def _decrypt(self) -> tuple[Decryption, Decryption, Recombination, int]:
-        n, s = self.key.public.n, self.codec.degree
-        p, q = Residues(self.key.p, n, s), Residues(self.key.q, n, s)
+        n = self.key.public.n
+        s = self.codec.degree
+        p = Residues(self.key.p, n, s)
+        q = Residues(self.key.q, n, s)
         return Decryption(p), Decryption(q), Recombination(p.plain, q.plain), n**s
 
 
 def _check_fit(key: PublicKey, codec: Codec) -> None:
     if key.bits != codec.key_bits:
-        raise BadKey(f"codec: must be made for a key of {key.bits} bits, found {codec.key_bits}. Make the codec with key_bits={key.bits}.")
+        raise BadKey(
+            f"codec: must be made for a key of {key.bits} bits, found {codec.key_bits}. Make the "
+            f"codec with key_bits={key.bits}."
+        )

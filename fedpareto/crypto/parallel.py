@@ -1,4 +1,4 @@
-"""Use all cores: processes where Python itself is the work, threads where a library works and lets others run."""
+"""Use all cores: processes for work in Python, threads for work in a library that frees the GIL."""
 
 from __future__ import annotations
 
@@ -18,19 +18,23 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 Work = Callable[[Sequence[T]], list[U]]
-FORKS = hasattr(os, "fork") and sys.platform != "darwin"  # a forked process on macOS may not use its frameworks
+# a forked process on macOS may not use its frameworks
+FORKS = hasattr(os, "fork") and sys.platform != "darwin"
 SMALL = 32  # fewer items are done before a process has started
 
 
 def cores() -> int:
     """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def forked(work: Work[T, U], items: Sequence[T], workers: int | None) -> list[U]:
-    """Return work(items), shared out among copies of this process; alone where there are no copies to be had.
+    """Return work(items), shared out among forks of this process where the system can fork.
 
-    The work must draw from the system's randomness only: a copy has the same state of any other generator.
+    The work must draw from the system's randomness only: every fork has the same state of any other
+    generator.
     """
     mine, *others = _shares(items, workers if FORKS else 1)
     children = []
@@ -49,7 +53,7 @@ def forked(work: Work[T, U], items: Sequence[T], workers: int | None) -> list[U]
     finally:
         for pid, pipe in children:
             pipe.close()
-            with suppress(ChildProcessError):  # where the program has asked not to be told of them
+            with suppress(ChildProcessError):  # the program may have set SIGCHLD to be ignored
                 os.waitpid(pid, 0)
 
 
@@ -63,7 +67,10 @@ def threaded(work: Work[T, U], items: Sequence[T], workers: int | None) -> list[
 
 
 def _shares(items: Sequence[T], workers: int | None) -> list[Sequence[T]]:
-    parts = max(1, min(cores() if workers is None else workers, len(items) // (SMALL // 2)))
+    """Return the items in equal parts, one for each worker, or fewer parts if items are few."""
+    if workers is None:
+        workers = cores()
+    parts = max(1, min(workers, len(items) // (SMALL // 2)))
     if len(items) < SMALL:
         parts = 1
     ends = [len(items) * i // parts for i in range(parts + 1)]
@@ -71,16 +78,17 @@ def _shares(items: Sequence[T], workers: int | None) -> list[Sequence[T]]:
 
 
 def _child(work: Work[T, U], share: Sequence[T]) -> tuple[int, Any]:
-    """Start a copy of this process that does the work and writes what came out into a pipe."""
+    """Start a fork that works and writes its result to a pipe; return its id and the pipe."""
     reads, writes = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads; the copy takes no lock they could hold
+        # Python 3.12 warns of threads; the fork takes no lock they could hold
+        warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid:
         os.close(writes)
         return pid, os.fdopen(reads, "rb")
     with suppress(BaseException):
-        gc.disable()  # what the parent holds (a GPU's memory) is not the copy's to free
+        gc.disable()  # the fork must not free what the parent holds, such as a GPU's memory
         os.close(reads)
         with os.fdopen(writes, "wb") as out:
             pickle.dump(work(share), out, pickle.HIGHEST_PROTOCOL)
@@ -88,7 +96,7 @@ def _child(work: Work[T, U], share: Sequence[T]) -> tuple[int, Any]:
 
 
 def _result(pipe: Any) -> Any:
-    """Return what a copy wrote, or None where it was stopped before the end."""
+    """Return what a fork wrote, or None if it was stopped before the end."""
     try:
         return pickle.load(pipe)
     except (EOFError, pickle.UnpicklingError):

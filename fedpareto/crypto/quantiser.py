@@ -1,4 +1,4 @@
-"""Turn an update into whole numbers and back: clip, scale, round at random so that the mean is kept."""
+"""Turn an update into whole numbers and back: clip, scale, round at random without bias."""
 
 from __future__ import annotations
 
@@ -16,40 +16,63 @@ Reals = NDArray[np.float64]
 
 @lru_cache(maxsize=1024)
 def clip_ratio(magnitude: float) -> float:
-    """Return the clip, in standard deviations, that loses least of a normal variable with magnitudes up to this.
+    """Return the clip, in standard deviations, that quantises a normal variable with least error.
 
-    The mean squared error has two parts (Zhang 2020, BatchCrypt, section 4.3, after Banner 2019): what clipping at α cuts
-    off, 2[(1 + α²)Φ(-α) - αφ(α)], and what rounding at random adds, Δ²/6 with Δ = α/Q. Its derivative vanishes where
-    α/(12Q²) = φ(α) - αΦ(-α); the left side rises and the right side falls, so bisection finds it.
+    Quantised values lie between -magnitude and magnitude, Q.
+
+    The mean squared error has two parts (Zhang 2020, BatchCrypt, section 4.3, after Banner 2019):
+    what clipping at α cuts off, 2[(1 + α²)Φ(-α) - αφ(α)], and what rounding at random adds, Δ²/6
+    with Δ = α/Q. Its derivative vanishes where α/(12Q²) = φ(α) - αΦ(-α); the left side rises and
+    the right side falls, so bisection finds it.
     """
     if not magnitude > 0:
         raise SettingError(f"clip_ratio: the magnitude must be above 0, found {magnitude}.")
-    low, high = 0.0, 40.0
+    low = 0.0
+    high = 40.0
     while low < (middle := (low + high) / 2) < high:
-        cut = math.exp(-middle * middle / 2) / math.sqrt(2 * math.pi) - middle * math.erfc(middle / math.sqrt(2)) / 2
-        low, high = (middle, high) if middle / (12 * magnitude**2) < cut else (low, middle)
+        cut = (
+            math.exp(-middle * middle / 2) / math.sqrt(2 * math.pi)
+            - middle * math.erfc(middle / math.sqrt(2)) / 2
+        )
+        if middle / (12 * magnitude**2) < cut:
+            low = middle
+        else:
+            high = middle
     return low
 
 
 def clip_of(values: ArrayLike, magnitude: float) -> Reals:
-    """Return the best clip [...] of updates [..., V]: clip_ratio times the root mean square, and never above the largest."""
+    """Return the best clip [...] of each update [..., V].
+
+    It is clip_ratio times the root mean square, and never above the largest value.
+    """
     x = _finite("clip_of", values)
+    ratio = clip_ratio(magnitude)
     largest = np.abs(x).max(axis=-1, initial=0.0)
-    scaled = x / np.where(largest > 0, largest, 1.0)[..., None]  # squares of tiny or huge numbers would not fit
-    rms = np.sqrt(np.mean(scaled**2, axis=-1)) if x.shape[-1] else largest
-    return np.asarray(largest * np.minimum(clip_ratio(magnitude) * rms, 1.0))
+    if not x.shape[-1]:
+        return np.asarray(largest)
+    # squares of tiny or huge numbers would not fit
+    scaled = x / np.where(largest > 0, largest, 1.0)[..., None]
+    rms = np.sqrt(np.mean(scaled**2, axis=-1))
+    return np.asarray(largest * np.minimum(ratio * rms, 1.0))
 
 
 def quantise(values: ArrayLike, clip: ArrayLike, magnitude: int, uniform: ArrayLike) -> Numbers:
     """Return whole numbers from -magnitude to magnitude that stand for values from -clip to clip.
 
-    scaled = clamp(values, -clip, clip)·magnitude/clip; low = floor(scaled); low + (uniform < scaled - low). The draws, from
-    [0, 1) and of the values' shape, are the caller's, so that a simulation and a deployment can round alike. A clip of 0
-    makes everything 0. clip may be one number or broadcast against the values.
+    scaled = clamp(values, -clip, clip)·magnitude/clip; low = floor(scaled); low + (uniform < scaled
+    - low). The draws, from [0, 1) and of the values' shape, are the caller's, so that a simulation
+    and a deployment can round alike. A clip of 0 makes everything 0. clip may be one number or
+    broadcast against the values.
     """
-    x, a, u = _finite("quantise", values), _checked_clip(clip), np.asarray(uniform, np.float64)
+    x = _finite("quantise", values)
+    a = _checked_clip(clip)
+    u = np.asarray(uniform, np.float64)
     if u.shape != x.shape or not ((u >= 0) & (u < 1)).all():
-        raise SettingError(f"quantise: the draws must lie in [0, 1) and have the shape {x.shape} of the values, found {u.shape}.")
+        raise SettingError(
+            f"quantise: the draws must lie in [0, 1) and have the shape {x.shape} of the values, "
+            f"found {u.shape}."
+        )
     scaled = np.clip(x, -a, a) / np.where(a > 0, a, 1.0) * magnitude
     low = np.floor(scaled)
     return (low + (u < scaled - low)).astype(np.int64)
@@ -63,7 +86,10 @@ def dequantise(sums: Numbers, clip: ArrayLike, magnitude: int, terms: int) -> Re
 def _finite(where: str, values: ArrayLike) -> Reals:
     x = np.asarray(values, np.float64)
     if not np.isfinite(x).all():
-        raise SettingError(f"{where}: values must be finite, found {int((~np.isfinite(x)).sum())} that are not. Lower the learning rate.")
+        raise SettingError(
+            f"{where}: values must be finite, found {int((~np.isfinite(x)).sum())} that are not. "
+            "Lower the learning rate."
+        )
     return x
 
 

@@ -1,4 +1,4 @@
-"""Measure on this machine what the cost model needs: how long a client's local steps take."""
+"""Measure the seconds of the cost model on this machine: of local steps and of encryption."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpareto.crypto import Codec, clip_of, quantise
+from fedpareto.crypto.lattice import SLOTS
 from fedpareto.federation.blocks import slots
 from fedpareto.federation.cost import Cost
 from fedpareto.federation.data import load
@@ -26,57 +27,83 @@ if TYPE_CHECKING:
 
 
 def calibrate(problem: Federation, seconds: float = 1.0) -> Cost:
-    """Return the cost model with the seconds of local steps as this machine takes them, one thread.
+    """Return the cost model with its seconds measured on one thread of this machine.
 
-    A step takes step_seconds plus parameter_seconds for each parameter and image: fitted to steps of the narrowest and the widest
-    model of the study, on small and on whole mini-batches. Rates of transfer stay as the study has them.
+    A step takes step_seconds plus parameter_seconds for each parameter and image: fitted to steps
+    of the narrowest and the widest model of the study, on small and on whole mini-batches. Rates of
+    transfer stay as the study has them.
     """
     models = list(dict.fromkeys(fixed(problem.model, choose) for choose in (least, largest)))
     sizes = sorted({max(1, problem.training.batch_size // 8), problem.training.batch_size})
     share = seconds / (len(models) * len(sizes))
-    cases = [(_work(problem, model, size), _step_seconds(problem, model, size, share)) for model in models for size in sizes]
+    cases = [
+        (_work(problem, model, size), _step_seconds(problem, model, size, share))
+        for model in models
+        for size in sizes
+    ]
     fixed_part, slope = _fit(cases)
     cost = replace(problem.cost, step_seconds=fixed_part, parameter_seconds=slope)
-    encrypting = next((link for link in links_of(problem.mechanism) if isinstance(link, BatchCrypt)), None)
-    return cost if encrypting is None else replace(cost, **encryption_seconds(encrypting, problem, seconds))  # type: ignore[arg-type]
+    for link in links_of(problem.mechanism):
+        if isinstance(link, BatchCrypt):
+            return replace(cost, **encryption_seconds(link, problem, seconds))  # type: ignore[arg-type]
+    return cost
 
 
-def encryption_seconds(mechanism: BatchCrypt, problem: Federation, seconds: float = 1.0) -> dict[str, float]:
-    """Return the seconds of encrypting, decrypting and adding one ciphertext and of packing one value, on one core.
+def encryption_seconds(
+    mechanism: BatchCrypt, problem: Federation, seconds: float = 1.0
+) -> dict[str, float]:
+    """Return the seconds of encrypting, decrypting and adding a ciphertext and of packing a value.
 
-    Measured on vectors of a few ciphertexts, as the mechanism encrypts them, at the least batch of the study.
+    Measured on one core, on vectors of a few ciphertexts as the mechanism encrypts them, at the
+    least batch of the study.
     """
     batch = int(fixed(mechanism, least).encryption_batch)  # type: ignore[arg-type]
     codec = mechanism.codec(batch, slots(problem, ()))
-    client = replace(client_of(mechanism.scheme, mechanism.key_bits, codec), **({"workers": 1} if mechanism.scheme == "paillier" else {}))
-    length = (64 if mechanism.scheme == "paillier" else 4) * (batch if mechanism.scheme == "paillier" else 4096)
+    client = client_of(mechanism.scheme, mechanism.key_bits, codec)
+    length = 4 * SLOTS
+    if mechanism.scheme == "paillier":
+        client = replace(client, workers=1)
+        length = 64 * batch
     draw = np.random.default_rng(0)
-    update, uniform = draw.normal(size=length), draw.random(length)
+    update = draw.normal(size=length)
+    uniform = draw.random(length)
     numbers = quantise(update, float(clip_of(update, codec.magnitude)), codec.magnitude, uniform)
     one = client.encrypt(numbers)
-    share, count = seconds / 4, codec.count(length)
-    many, packing = np.tile(update, 10), median_seconds(lambda: _packed(codec, update, uniform), share)  # packing is small for one
-    took = {"encrypt_seconds": (median_seconds(lambda: client.encrypt(numbers), share) - packing) / count,
-            "decrypt_seconds": median_seconds(lambda: client.decrypt(one), share) / count,
-            "add_seconds": median_seconds(lambda: client.server.add(one, one), share) / count,
-            "pack_seconds": median_seconds(lambda: _packed(codec, many, np.tile(uniform, 10)), share) / len(many)}
+    share = seconds / 4
+    count = codec.count(length)
+    # packing one vector is too fast to time well
+    many = np.tile(update, 10)
+    draws = np.tile(uniform, 10)
+    packing = median_seconds(lambda: _packed(codec, update, uniform), share)
+    encrypting = median_seconds(lambda: client.encrypt(numbers), share)
+    decrypting = median_seconds(lambda: client.decrypt(one), share)
+    adding = median_seconds(lambda: client.server.add(one, one), share)
+    packing_many = median_seconds(lambda: _packed(codec, many, draws), share)
+    took = {
+        "encrypt_seconds": (encrypting - packing) / count,
+        "decrypt_seconds": decrypting / count,
+        "add_seconds": adding / count,
+        "pack_seconds": packing_many / len(many),
+    }
     return {name: float(f"{max(v, 0.0):.4g}") for name, v in took.items()}
 
 
 def _packed(codec: Any, update: FloatArray, uniform: FloatArray) -> None:
+    """Do what comes before encryption: quantise an update, and pack it where the codec packs."""
     numbers = quantise(update, float(clip_of(update, codec.magnitude)), codec.magnitude, uniform)
     if isinstance(codec, Codec):
         codec.pack(numbers)
 
 
 def _work(problem: Federation, model: Model, size: int) -> float:
+    """Return the work of one step: parameters times images."""
     data = load(problem.data)
     parameters, _ = size_of(model, data.shape, data.classes)  # type: ignore[arg-type]
     return float(parameters * size)
 
 
 def _fit(cases: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return intercept and slope of seconds over work, neither below 0, each case weighted by its own size."""
+    """Return intercept and slope of seconds over work, neither below 0, by relative errors."""
     from scipy.optimize import nnls
 
     work, took = np.array(cases).T
@@ -94,7 +121,8 @@ def _step_seconds(problem: Federation, model: Model, size: int, share: float) ->
     data = load(problem.data)
     module: nn.Module = seeded(lambda: model.build(data.shape, data.classes), 0)
     rows = np.arange(size) % len(data.y_train)
-    x, y = torch.from_numpy(data.x_train[rows]) * data.scale + data.shift, torch.from_numpy(data.y_train[rows])
+    x = torch.from_numpy(data.x_train[rows]) * data.scale + data.shift
+    y = torch.from_numpy(data.y_train[rows])
     sgd = torch.optim.SGD(module.parameters(), lr=1e-6, momentum=problem.training.momentum)
 
     def step() -> None:
@@ -111,7 +139,10 @@ def _step_seconds(problem: Federation, model: Model, size: int, share: float) ->
 
 
 def median_seconds(work: Callable[[], Any], share: float) -> float:
-    """Return the median CPU time of a piece of work, tried for about this many seconds: a busy machine does not inflate it."""
+    """Return the median CPU seconds of a piece of work, repeated for about `share` seconds.
+
+    CPU time and the median are hardly inflated on a busy machine.
+    """
     for _ in range(3):
         work()
     times: list[float] = []

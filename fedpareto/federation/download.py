@@ -1,4 +1,4 @@
-"""Downloads, each checked against its published sum before it is kept."""
+"""Download files, each checked against its published md5 sum before it is kept."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from fedpareto.errors import DataError
 
 @dataclass(frozen=True)
 class Remote:
-    """A file to fetch: where from, where to below the data directory, and its md5 sum."""
+    """A file that can be downloaded."""
 
     url: str
-    path: str
+    path: str  # below the data directory
     md5: str
 
 
 def download(remote: Remote, folder: Path, timeout: float = 20.0) -> Path:
-    """Fetch a file unless it is there; OSError where it cannot be reached, DataError where its sum is wrong."""
+    """Download a file unless it is there, and return its path.
+
+    Raises OSError if it cannot be reached, and DataError if its md5 sum is wrong.
+    """
     target = folder / remote.path
     if target.is_file():
         return target
@@ -29,7 +32,10 @@ def download(remote: Remote, folder: Path, timeout: float = 20.0) -> Path:
         content = answer.read()
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != remote.md5:
-        raise DataError(f"{remote.url}: must have the md5 sum {remote.md5}, found {found}. It was not kept; fetch it by hand to {target}.")
+        raise DataError(
+            f"{remote.url}: must have the md5 sum {remote.md5}, found {found}. It was not kept; "
+            f"fetch it by hand to {target}."
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:

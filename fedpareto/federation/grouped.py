@@ -1,18 +1,19 @@
-"""One module for many models: the user's own code, run once on channels of all models side by side.
+"""Run one module for many models at once: the channels of all models lie side by side.
 
-An activation is [B, G·C, ...]: the channels of G models in a row. Convolutions become grouped, linear layers batched
-products, group norms get G times the groups; pooling, activations, sums and flattening work as they are. Where a module does
-something else with channels, `grouped` refuses and the caller falls back on torch.func.vmap.
+An activation is [B, G·C, ...]: the channels of G models in a row. Convolutions become grouped,
+linear layers batched products, group norms get G times the groups; pooling, activations, sums and
+flattening work as they are. Where a module does something else with channels, `grouped` refuses and
+the caller falls back on torch.func.vmap.
 
-Stacked parameters are [M,R,...]: M client slots, R federations each, G = M·R. The input is [B, M·C, ...]: the R federations
-of a slot share it, so their first layers are one product. A linear layer's step of SGD is fused into its backward pass: the
-gradient is never written.
+Stacked parameters are [M,R,...]: M client slots, R federations each, G = M·R. The input is [B, M·C,
+...]: the R federations of a slot share it, so their first layers are one product. A linear layer's
+step of SGD is fused into its backward pass: the gradient is never written.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,37 +24,55 @@ from torch.nn.grad import conv2d_weight
 
 Params = list[Tensor]
 
-HARMLESS = (nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softplus, nn.Identity, nn.MaxPool2d, nn.AvgPool2d,
-            nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.ZeroPad2d)
+# Layers without parameters that treat each channel alone.
+HARMLESS = (
+    nn.ReLU,
+    nn.LeakyReLU,
+    nn.ELU,
+    nn.GELU,
+    nn.SiLU,
+    nn.Tanh,
+    nn.Sigmoid,
+    nn.Softplus,
+    nn.Identity,
+    nn.MaxPool2d,
+    nn.AvgPool2d,
+    nn.AdaptiveAvgPool2d,
+    nn.AdaptiveMaxPool2d,
+    nn.ZeroPad2d,
+)
 
 
 @dataclass
 class Step:
-    """One step of SGD: the rate of every model, and the momentum with its buffers, one per parameter."""
+    """One step of SGD for every model."""
 
     rate: Tensor  # [M,R]
     momentum: float
-    speed: Params
+    speed: Params  # the momentum buffer of each parameter
 
     def move(self, i: int, p: Tensor, gradient: Tensor) -> None:
         """Move one parameter [M,R,...] against its gradient, in place."""
         if self.momentum:
             gradient = self.speed[i].mul_(self.momentum).add_(gradient)
-        p.addcmul_(gradient, self.rate.view(*self.rate.shape, *[1] * (p.dim() - 2)), value=-1)
+        rate = self.rate.view(*self.rate.shape, *[1] * (p.dim() - 2))
+        p.addcmul_(gradient, rate, value=-1)
 
 
 class _Linear(torch.autograd.Function):
-    """y = W x + b for G models; the backward pass takes the step.
+    """Computes y = W x + b for G models; its backward pass takes the step of SGD.
 
-    The output [B,G·C] lies in memory with the batch innermost, as [G,C,B]: the next product needs no copy, and a softmax over
-    classes runs along whole vectors.
+    The output [B,G·C] lies in memory with the batch innermost, as [G,C,B]: the next product needs
+    no copy, and a softmax over classes runs along whole vectors.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, layer: GroupedLinear) -> Tensor:
         inputs = _by_model(x, w.shape[-1])
         weight = w.reshape(len(inputs), -1, w.shape[-1])
-        Q, C, B = len(weight), weight.shape[1], len(x)
+        Q = len(weight)
+        C = weight.shape[1]
+        B = len(x)
         out = x.new_empty_strided((B, Q * C), (1, B))
         if b is None:
             torch.bmm(weight, inputs, out=out.t().view(Q, C, B))
@@ -66,22 +85,31 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, w, b = ctx.saved_tensors
-        inputs, step = _by_model(x, w.shape[-1]), ctx.layer.step
+        inputs = _by_model(x, w.shape[-1])
+        step = ctx.layer.step
         Q, D, _ = inputs.shape
         weight = w.view(Q, -1, D)
         slope = _by_model(gradients[0], weight.shape[1])  # [Q,C',B]
-        gx = _beside(torch.bmm(weight.transpose(1, 2), slope)) if ctx.needs_input_grad[0] else None
+        gx = None
+        if ctx.needs_input_grad[0]:
+            gx = _beside(torch.bmm(weight.transpose(1, 2), slope))
+        gb = None
+        if b is not None:
+            gb = slope.sum(2).view(b.shape)
         if step is None:
             gw = torch.bmm(slope, inputs.transpose(1, 2)).view(w.shape)
-            return gx, gw, None if b is None else slope.sum(2).view(b.shape), None
+            return gx, gw, gb, None
         _fused(step, ctx.layer, weight, slope, inputs)
-        if b is not None:
-            step.move(ctx.layer.index_bias, b, slope.sum(2).view(b.shape))
+        if gb is not None:
+            step.move(ctx.layer.index_bias, b, gb)
         return gx, None, None, None
 
 
 def _by_model(x: Tensor, width: int) -> Tensor:
-    """Return activations [B,Q·D] as [Q,D,B]: Q is the slots where their federations share them, else the models."""
+    """Return activations [B,Q·D] as [Q,D,B].
+
+    Q counts the slots if the federations of a slot share the activations, and else the models.
+    """
     return x.reshape(len(x), -1, width).permute(1, 2, 0)
 
 
@@ -102,13 +130,13 @@ def _fused(step: Step, layer: GroupedLinear, weight: Tensor, slope: Tensor, inpu
         weight.baddbmm_(slope * -rate, inputs.transpose(1, 2))
 
 
-
 class GroupedLinear(nn.Module):
     """nn.Linear for G models."""
 
-    def __init__(self, index_weight: int, index_bias: int | None) -> None:
+    def __init__(self, index_weight: int, index_bias: int) -> None:
         super().__init__()
-        self.index_weight, self.index_bias = index_weight, -1 if index_bias is None else index_bias
+        self.index_weight = index_weight
+        self.index_bias = index_bias  # -1 without a bias
         self.step: Step | None = None
         self.calls = 0  # a layer called twice in one pass cannot take its step in the middle
         self.weight: Tensor
@@ -121,25 +149,37 @@ class GroupedLinear(nn.Module):
 
 
 class _Conv2d(torch.autograd.Function):
-    """A grouped convolution of stride 1 whose input gradient is a convolution too, one kernel for all groups."""
+    """Computes a grouped convolution of stride 1.
+
+    Its input gradient is a grouped convolution too: one kernel for all groups.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, padding: tuple[int, int], groups: int) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, padding: tuple[int, int], groups: int
+    ) -> Tensor:
         ctx.save_for_backward(x, w)
-        ctx.padding, ctx.groups, ctx.has_bias = padding, groups, b is not None
+        ctx.padding = padding
+        ctx.groups = groups
+        ctx.has_bias = b is not None
         return F.conv2d(x, w, b, 1, padding, 1, groups)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, w = ctx.saved_tensors
-        gy, groups = gradients[0], ctx.groups
+        gy = gradients[0]
+        groups = ctx.groups
         gx = None
         if ctx.needs_input_grad[0]:
-            turned = w.view(groups, -1, *w.shape[1:]).transpose(1, 2).flip(3, 4).flatten(0, 1)  # [groups·I,O,h,w]
+            # [groups·I,O,h,w]
+            turned = w.view(groups, -1, *w.shape[1:]).transpose(1, 2).flip(3, 4).flatten(0, 1)
             room = [k - 1 - p for k, p in zip(w.shape[2:], ctx.padding, strict=True)]
             gx = F.conv2d(gy, turned, None, 1, room, 1, groups)
         gw = conv2d_weight(x, w.shape, gy, 1, ctx.padding, 1, groups)  # type: ignore[no-untyped-call]
-        return gx, gw, gy.sum((0, 2, 3)) if ctx.has_bias else None, None, None
+        gb = None
+        if ctx.has_bias:
+            gb = gy.sum((0, 2, 3))
+        return gx, gw, gb, None, None
 
 
 class GroupedConv2d(nn.Module):
@@ -149,15 +189,18 @@ class GroupedConv2d(nn.Module):
         super().__init__()
         if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
             raise NotImplementedError(f"padding {layer.padding} {layer.padding_mode}")
-        self.stride, self.padding, self.dilation = layer.stride, layer.padding, layer.dilation
+        self.stride = layer.stride
+        self.padding = layer.padding
+        self.dilation = layer.dilation
         inside = all(p < k for p, k in zip(layer.padding, layer.kernel_size, strict=True))
         self.simple = set(layer.stride) == set(layer.dilation) == {1} and inside
         self.weight: Tensor
         self.bias: Tensor | None
 
     def forward(self, x: Tensor) -> Tensor:
-        groups = x.shape[1] // self.weight.shape[3]  # slots where the input is shared, models where it is not
-        bias = None if self.bias is None else self.bias.flatten()
+        # as many as slots if the federations of a slot share the input, else as many as models
+        groups = x.shape[1] // self.weight.shape[3]
+        bias = _flat(self.bias)
         weight = self.weight.flatten(0, 2)
         if self.simple:
             out: Tensor = _Conv2d.apply(x, weight, bias, self.padding, groups)  # type: ignore[no-untyped-call]
@@ -165,19 +208,32 @@ class GroupedConv2d(nn.Module):
         return F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, groups)
 
 
+def _flat(p: Tensor | None) -> Tensor | None:
+    """Return a stacked parameter [M,R,C] as [M·R·C]; None where the layer has none."""
+    if p is None:
+        return None
+    return p.flatten()
+
+
 class _MaxPool2d(torch.autograd.Function):
-    """Max pooling of tiles that do not overlap: each gradient goes back to one place, so it is put there, not searched for."""
+    """Computes max pooling of tiles that do not overlap.
+
+    Each gradient goes back to one place, so that the backward pass puts it there by index.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, tile: int) -> Tensor:
         out, places = F.max_pool2d(x, tile, return_indices=True)
         ctx.save_for_backward(places)
-        ctx.tile, ctx.size = tile, x.shape[2:]
+        ctx.tile = tile
+        ctx.size = x.shape[2:]
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return F.max_unpool2d(gradients[0], ctx.saved_tensors[0], ctx.tile, output_size=list(ctx.size)), None
+        places = ctx.saved_tensors[0]
+        gx = F.max_unpool2d(gradients[0], places, ctx.tile, output_size=list(ctx.size))
+        return gx, None
 
 
 class TiledMaxPool2d(nn.Module):
@@ -193,8 +249,16 @@ class TiledMaxPool2d(nn.Module):
 
     @staticmethod
     def fits(layer: nn.Module) -> bool:
-        return (type(layer) is nn.MaxPool2d and isinstance(layer.kernel_size, int) and layer.stride == layer.kernel_size
-                and layer.padding == 0 and layer.dilation == 1 and not layer.ceil_mode and not layer.return_indices)
+        """Say whether a layer is a max pooling of square tiles that do not overlap."""
+        return (
+            type(layer) is nn.MaxPool2d
+            and isinstance(layer.kernel_size, int)
+            and layer.stride == layer.kernel_size
+            and layer.padding == 0
+            and layer.dilation == 1
+            and not layer.ceil_mode
+            and not layer.return_indices
+        )
 
 
 class GroupedNorm(nn.Module):
@@ -202,19 +266,20 @@ class GroupedNorm(nn.Module):
 
     def __init__(self, layer: nn.GroupNorm) -> None:
         super().__init__()
-        self.groups, self.channels, self.eps = layer.num_groups, layer.num_channels, layer.eps
+        self.groups = layer.num_groups
+        self.channels = layer.num_channels
+        self.eps = layer.eps
         self.weight: Tensor | None
         self.bias: Tensor | None
 
     def forward(self, x: Tensor) -> Tensor:
         models = x.shape[1] // self.channels
-        weight = None if self.weight is None else self.weight.flatten()
-        return F.group_norm(x, self.groups * models, weight, None if self.bias is None else self.bias.flatten(), self.eps)
+        return F.group_norm(x, self.groups * models, _flat(self.weight), _flat(self.bias), self.eps)
 
 
 @dataclass(frozen=True)
 class Grouped:
-    """A module whose layers take stacked parameters."""
+    """A module whose layers take the stacked parameters of many models."""
 
     module: nn.Module
     slots: tuple[tuple[nn.Module, str, int], ...]  # (layer, attribute, which parameter)
@@ -227,22 +292,22 @@ class Grouped:
                 layer.step = step
 
     def called_once(self) -> bool:
-        """Say whether no linear layer has been called twice since this was last asked."""
-        layers = {id(layer): layer for layer, _, _ in self.slots if isinstance(layer, GroupedLinear)}
-        once = all(layer.calls <= 1 for layer in layers.values())
-        for layer in layers.values():
+        """Say whether no linear layer was called twice since the last call of this method."""
+        layers = [layer for layer, _, _ in self.slots if isinstance(layer, GroupedLinear)]
+        once = all(layer.calls <= 1 for layer in layers)
+        for layer in layers:
             layer.calls = 0
         return once
 
     def scores(self, params: Params, x: Tensor, step: Step | None = None) -> Tensor:
-        """Return the scores [M,R,C,B] of models [M,R,...] on inputs [B,M,...], one batch per slot."""
+        """Return the scores [M,R,C,B] of models [M,R,...] on inputs [B,M,...], a batch per slot."""
         self.bind(params, step)
         out: Tensor = self.module(x.flatten(1, 2))
         return out.view(len(x), *params[0].shape[:2], -1).permute(1, 2, 3, 0)
 
 
 def grouped(module: nn.Module) -> Grouped:
-    """Return the module as one for many models; NotImplementedError where a layer cannot be grouped."""
+    """Return a module for many models; raise NotImplementedError if a layer cannot be grouped."""
     order = {id(p): i for i, p in enumerate(module.parameters())}
     slots: list[tuple[nn.Module, str, int]] = []
     whole = _replaced(copy.deepcopy(module), module, order, slots)
@@ -251,8 +316,16 @@ def grouped(module: nn.Module) -> Grouped:
     return Grouped(whole, tuple(slots))
 
 
-def _replaced(mine: nn.Module, theirs: nn.Module, order: dict[int, int], slots: list[tuple[nn.Module, str, int]]) -> nn.Module:
-    """Replace the layers of a copy of a module, and note which parameter each one takes."""
+def _replaced(
+    mine: nn.Module,
+    theirs: nn.Module,
+    order: dict[int, int],
+    slots: list[tuple[nn.Module, str, int]],
+) -> nn.Module:
+    """Return `mine`, a copy of the module `theirs`, with its layers replaced by grouped ones.
+
+    Which parameter each new layer takes is appended to `slots`.
+    """
     made = _layer(theirs, order)
     if made is not None:
         for name in ("weight", "bias"):
@@ -262,7 +335,9 @@ def _replaced(mine: nn.Module, theirs: nn.Module, order: dict[int, int], slots: 
             else:
                 slots.append((made, name, order[id(p)]))
         return made
-    if not list(theirs.children()) and not isinstance(theirs, (*HARMLESS, nn.Flatten)) and type(theirs).__module__.startswith("torch."):
+    innermost = not list(theirs.children())
+    known = isinstance(theirs, (*HARMLESS, nn.Flatten))
+    if innermost and not known and type(theirs).__module__.startswith("torch."):
         raise NotImplementedError(type(theirs).__name__)
     for name, child in theirs.named_children():
         setattr(mine, name, _replaced(getattr(mine, name), child, order, slots))
@@ -270,12 +345,17 @@ def _replaced(mine: nn.Module, theirs: nn.Module, order: dict[int, int], slots: 
 
 
 def _layer(layer: nn.Module, order: dict[int, int]) -> nn.Module | None:
-    makers: dict[type, Callable[[Any], nn.Module]] = {
-        nn.Linear: lambda x: GroupedLinear(order[id(x.weight)], None if x.bias is None else order[id(x.bias)]),
-        nn.Conv2d: GroupedConv2d,
-        nn.GroupNorm: GroupedNorm,
-    }
+    """Return the grouped form of a layer, or None if it needs none.
+
+    order: the id of each parameter → its index.
+    """
     if TiledMaxPool2d.fits(layer):
         return TiledMaxPool2d(layer)  # type: ignore[arg-type]
-    make = makers.get(type(layer))
-    return None if make is None else make(layer)
+    if type(layer) is nn.Linear:
+        index_bias = -1 if layer.bias is None else order[id(layer.bias)]
+        return GroupedLinear(order[id(layer.weight)], index_bias)
+    if type(layer) is nn.Conv2d:
+        return GroupedConv2d(layer)
+    if type(layer) is nn.GroupNorm:
+        return GroupedNorm(layer)
+    return None

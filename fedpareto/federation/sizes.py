@@ -15,11 +15,11 @@ from fedpareto.space import FloatArray, Values, Variable
 
 @functools.lru_cache(maxsize=4096)
 def size_of(model: Model, shape: tuple[int, ...], classes: int) -> tuple[int, int]:
-    """Return the parameters of a model, and the weights of fully connected layers among them, without giving them memory."""
+    """Return how many parameters a model has, and how many of them are weights of linear layers."""
     import torch
     from torch import nn
 
-    with torch.device("meta"):
+    with torch.device("meta"):  # takes no memory
         module = model.build(shape, classes)
     weights = {id(layer.weight) for layer in module.modules() if isinstance(layer, nn.Linear)}
     held = list(module.parameters())
@@ -27,7 +27,7 @@ def size_of(model: Model, shape: tuple[int, ...], classes: int) -> tuple[int, in
 
 
 def sizes(model: Model, values: Values, n: int, shape: tuple[int, ...], classes: int) -> FloatArray:
-    """Return the same of each row's model, [2,n]; rows that agree in what is searched of it have one."""
+    """Return both numbers of `size_of` for the model of each of n rows of settings, [2,n]."""
     variables = searched(model)
     rows = [tuple(values[v.name][i] for v in variables) for i in range(n)]
     distinct = list(set(rows))
@@ -37,19 +37,37 @@ def sizes(model: Model, values: Values, n: int, shape: tuple[int, ...], classes:
     return np.array([held[row] for row in rows], dtype=np.float64).reshape(n, 2).T
 
 
-def _size(model: Model, variables: Sequence[Variable], row: Sequence[int], shape: tuple[int, ...], classes: int) -> tuple[int, int]:
+def _size(
+    model: Model,
+    variables: Sequence[Variable],
+    row: Sequence[int],
+    shape: tuple[int, ...],
+    classes: int,
+) -> tuple[int, int]:
+    """Return the size of the model with the values of one row in place of its variables."""
     chosen = dict(zip([v.name for v in variables], row, strict=True))
     return size_of(fixed(model, lambda v: chosen[v.name]), shape, classes)  # type: ignore[arg-type]
 
 
-def _between(model: Model, variables: Sequence[Variable], rows: FloatArray, shape: tuple[int, ...], classes: int) -> FloatArray:
-    """Return the sizes of rows [n,d] from those at the ends of every width: a layer's size is a product of its two widths, so that
-    of our own models is linear in each width."""
+def _between(
+    model: Model,
+    variables: Sequence[Variable],
+    rows: FloatArray,
+    shape: tuple[int, ...],
+    classes: int,
+) -> FloatArray:
+    """Return the sizes of rows [n,d], interpolated between the ends of every width.
+
+    This is exact for our own models: a layer's size is the product of its two widths, so a model's
+    size is linear in each width.
+    """
     ends = [(int(least(v)), int(largest(v))) for v in variables]
-    share = np.array([(rows[:, i] - low) / (high - low) for i, (low, high) in enumerate(ends)])  # [d,n]
+    # [d,n]
+    share = np.array([(rows[:, i] - low) / (high - low) for i, (low, high) in enumerate(ends)])
     out = np.zeros((2, len(rows)))
     for corner in itertools.product((0, 1), repeat=len(ends)):
         weight = np.prod([s if c else 1 - s for s, c in zip(share, corner, strict=True)], axis=0)
-        held = _size(model, variables, [ends[i][c] for i, c in enumerate(corner)], shape, classes)
+        row = [ends[i][c] for i, c in enumerate(corner)]
+        held = _size(model, variables, row, shape, classes)
         out += np.array(held)[:, None] * weight
     return np.rint(out)

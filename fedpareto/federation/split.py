@@ -1,6 +1,7 @@
-"""Who holds which images: one function per kind of split.
+"""Deal the images of a data set to clients: one function per kind of split.
 
-The same seed gives the same split. A client's share of the test images follows the same proportions as its training images.
+The same seed gives the same split. A client's share of the test images follows the same proportions
+as its training images.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Split:
-    """Images in the order of the clients that hold them."""
+    """Which client holds which images: the images sorted by client."""
 
     order: Indices  # [N]
     starts: Indices  # [K+1], client k holds order[starts[k]:starts[k+1]]
@@ -31,7 +32,7 @@ class Split:
 
     @property
     def sizes(self) -> Indices:
-        """[K], how many images each client holds."""
+        """Return how many images each client holds, [K]."""
         return np.diff(self.starts)
 
     @classmethod
@@ -42,7 +43,7 @@ class Split:
 
 
 def iid(labels: Indices, data: Data, seed: int) -> Split:
-    """Deal the images at random, in shares that differ by one at the most."""
+    """Deal the images at random, in shares that differ by at most one image."""
     n = len(labels)
     starts = np.linspace(0, n, data.clients + 1).astype(np.int64)
     return Split(rng(seed, "split", n).permutation(n), starts)
@@ -62,22 +63,26 @@ def unequal(labels: Indices, data: Data, seed: int) -> Split:
     """Deal the images at random, in shares drawn from Dirichlet(alpha)."""
     n = len(labels)
     owner = np.empty(n, dtype=np.int64)
-    owner[rng(seed, "split", n).permutation(n)] = _cut(rng(seed, "shares").dirichlet(np.full(data.clients, data.alpha)), n)
+    shares = rng(seed, "shares").dirichlet(np.full(data.clients, data.alpha))
+    owner[rng(seed, "split", n).permutation(n)] = _cut(shares, n)
     return Split.by_owner(owner, data.clients)
 
 
 def shards(labels: Indices, data: Data, seed: int) -> Split:
-    """Sort the images by class, cut them into shards, and deal each client so many."""
-    n, count = len(labels), data.clients * data.shards
+    """Sort the images by class, cut them into shards, and deal each client data.shards of them."""
+    n = len(labels)
+    count = data.clients * data.shards
     shuffled = rng(seed, "split", n).permutation(n)
     by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    owner_of_shard = rng(seed, "shards").permutation(count) % data.clients
+    shard = np.arange(n) * count // n
     owner = np.empty(n, dtype=np.int64)
-    owner[by_class] = (rng(seed, "shards").permutation(count) % data.clients)[np.arange(n) * count // n]
+    owner[by_class] = owner_of_shard[shard]
     return Split.by_owner(owner, data.clients)
 
 
 def _cut(shares: NDArray[np.float64], n: int) -> Indices:
-    """Return the owner of each of n images in a row, so that client k has about shares[k] of them."""
+    """Return the owner of each of n images, so that client k has about shares[k] of them."""
     ends = np.round(np.cumsum(shares) * n).astype(np.int64)
     return np.searchsorted(ends, np.arange(n), side="right").clip(max=len(shares) - 1)
 
@@ -90,22 +95,24 @@ SPLITS: dict[str, Callable[[Indices, Data, int], Split]] = {
 }
 
 
-TRIES = 50
+TRIES = 50  # of a split that leaves no client without an image
 
 
 def deal(labels: Indices, data: Data, seed: int) -> tuple[Split, int]:
-    """Deal training images so that every client gets one; return also the seed that did it.
-
-    A draw that leaves a client with none is drawn again, so many times.
-    """
+    """Deal training images so that every client gets one; return the split and its seed."""
     if data.split == "shards" and data.clients * data.shards > len(labels):
-        raise DataError(f"data.shards: every shard must hold an image, so clients × shards at most {len(labels):,}, found "
-                        f"{data.clients * data.shards:,}. Lower either.")
+        raise DataError(
+            "data.shards: every shard must hold an image, so clients × shards at most "
+            f"{len(labels):,}, found {data.clients * data.shards:,}. Lower either."
+        )
     for attempt in range(TRIES):
         drawn = derive(seed, "deal", attempt)
         split = SPLITS[data.split](labels, data, drawn)
         empty = np.flatnonzero(split.sizes == 0)
         if not len(empty):
             return split, drawn
-    raise DataError(f"data.split: every client must hold an image, found {len(empty)} of {data.clients} with none (client {empty[0]} the "
-                    f"first) in the last of {TRIES} {data.split} splits. Raise data.alpha, or lower data.clients.")
+    raise DataError(
+        f"data.split: every client must hold an image, found {len(empty)} of {data.clients} with "
+        f"none (client {empty[0]} the first) in the last of {TRIES} {data.split} splits. Raise "
+        "data.alpha, or lower data.clients."
+    )

@@ -1,7 +1,7 @@
-"""The Gaussian mechanism, exactly: Balle and Wang 2018, Theorem 8.
+"""The exact (ε, δ) of the Gaussian mechanism: Balle and Wang 2018, Theorem 8.
 
-A noise multiplier z is the standard deviation of the noise over the sensitivity. T rounds with the same z are one round
-with z / √T.
+A noise multiplier z is the standard deviation of the noise over the sensitivity. T rounds with the
+same z are one round with z / √T.
 """
 
 from __future__ import annotations
@@ -18,19 +18,25 @@ STEPS = 110
 
 
 def gaussian_delta(noise_multiplier: ArrayLike, epsilon: ArrayLike) -> FloatArray:
-    """Return the least δ: Φ(1/2z − εz) − e^ε Φ(−1/2z − εz)."""
-    z, epsilon = np.broadcast_arrays(checked("gaussian_delta", "noise_multiplier", noise_multiplier),
-                                     checked("gaussian_delta", "epsilon", epsilon))
+    """Return the least δ for ε: Φ(1/2z − εz) − e^ε Φ(−1/2z − εz)."""
+    z, epsilon = np.broadcast_arrays(
+        checked("gaussian_delta", "noise_multiplier", noise_multiplier),
+        checked("gaussian_delta", "epsilon", epsilon),
+    )
     usable = (z > 0) & np.isfinite(z) & np.isfinite(epsilon)
-    safe, at = np.where(usable, z, 1.0), np.where(usable, epsilon, 0.0)
+    safe = np.where(usable, z, 1.0)
+    at = np.where(usable, epsilon, 0.0)
     delta = _delta(0.5 / safe - at * safe, safe)
-    return np.where(usable, np.clip(delta, 0.0, 1.0), np.where((z == 0) & np.isfinite(epsilon), 1.0, 0.0))
+    otherwise = np.where((z == 0) & np.isfinite(epsilon), 1.0, 0.0)
+    return np.where(usable, np.clip(delta, 0.0, 1.0), otherwise)
 
 
 def gaussian_epsilon(noise_multiplier: ArrayLike, delta: ArrayLike) -> FloatArray:
-    """Return the least ε, rounded up; inf where there is no noise."""
-    z, delta = np.broadcast_arrays(checked("gaussian_epsilon", "noise_multiplier", noise_multiplier),
-                                   checked_delta("gaussian_epsilon", delta))
+    """Return the least ε for δ, rounded up; inf where there is no noise."""
+    z, delta = np.broadcast_arrays(
+        checked("gaussian_epsilon", "noise_multiplier", noise_multiplier),
+        checked_delta("gaussian_epsilon", delta),
+    )
     none = erf(0.5 / np.sqrt(2.0) / np.maximum(z, 1e-150)) <= delta  # δ(0) = 2 Φ(1/2z) − 1
     usable = (z > 1e-150) & ~none
     safe = np.where(usable, z, 1e-3)
@@ -40,37 +46,54 @@ def gaussian_epsilon(noise_multiplier: ArrayLike, delta: ArrayLike) -> FloatArra
 
 
 def _root(z: FloatArray, delta: FloatArray) -> FloatArray:
-    """Return a = 1/2z − εz where δ is reached, from below: log δ is concave in a, so Newton's steps never pass it."""
-    low, high = np.minimum(ndtri(delta), 0.5 / z), 0.5 / z  # Φ(a) ≥ δ(a), and ε ≥ 0
-    a, wanted = low, np.log(delta)
+    """Return a = 1/2z − εz at which δ is reached, by Newton's method from below.
+
+    log δ is concave in a, so Newton's steps never pass the root.
+    """
+    # Φ(a) ≥ δ(a), and ε ≥ 0
+    low = np.minimum(ndtri(delta), 0.5 / z)
+    high = 0.5 / z
+    a = low
+    wanted = np.log(delta)
     for _ in range(STEPS):
         value = np.maximum(_delta(a, z), 1e-300)
         holds = value <= delta
-        low, high = np.where(holds, a, low), np.where(holds, high, a)
-        step = (wanted - np.log(value)) * value * z / np.maximum(_density(a) * _mills(1.0 / z - a), 1e-300)
+        low = np.where(holds, a, low)
+        high = np.where(holds, high, a)
+        slope = np.maximum(_density(a) * _mills(1.0 / z - a), 1e-300)
+        step = (wanted - np.log(value)) * value * z / slope
         done = np.abs(step) <= 1e-14 * (1 + np.abs(a))
         if done.all():
             break
         ahead = a + step
-        a = np.where(done, a, np.where((ahead > low) & (ahead < high), ahead, 0.5 * (low + high)))
+        ahead = np.where((ahead > low) & (ahead < high), ahead, 0.5 * (low + high))
+        a = np.where(done, a, ahead)
     return np.asarray(a - 3e-14 * (1 + np.abs(a)))
 
 
 def gaussian_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> FloatArray:
     """Return the least noise multiplier that holds (ε, δ), rounded up."""
-    epsilon, delta = np.broadcast_arrays(checked("gaussian_multiplier", "epsilon", epsilon), checked_delta("gaussian_multiplier", delta))
+    epsilon, delta = np.broadcast_arrays(
+        checked("gaussian_multiplier", "epsilon", epsilon),
+        checked_delta("gaussian_multiplier", delta),
+    )
     safe = np.where(np.isfinite(epsilon), epsilon, 1.0)
-    low, high = np.full(safe.shape, np.log(1e-12)), np.full(safe.shape, np.log(1e16))
+    low = np.full(safe.shape, np.log(1e-12))
+    high = np.full(safe.shape, np.log(1e16))
     for _ in range(STEPS):
         middle = 0.5 * (low + high)
         z = np.exp(middle)
         holds = _delta(0.5 / z - safe * z, z) <= delta
-        low, high = np.where(holds, low, middle), np.where(holds, middle, high)
+        low = np.where(holds, low, middle)
+        high = np.where(holds, middle, high)
     return np.where(np.isfinite(epsilon), np.exp(high) * (1 + 1e-11), 0.0)
 
 
 def _delta(a: FloatArray, z: FloatArray) -> FloatArray:
-    """Return δ at a = 1/2z − εz, free of overflow: e^ε Φ(−1/2z − εz) = φ(a) R(1/z − a) with R the Mills ratio."""
+    """Return δ at a = 1/2z − εz without overflow.
+
+    It uses e^ε Φ(−1/2z − εz) = φ(a) R(1/z − a), where R is the Mills ratio.
+    """
     density = _density(a)
     second = _mills(1.0 / z - a)
     below = density * (_mills(np.maximum(-a, 0.0)) - second)
@@ -78,15 +101,17 @@ def _delta(a: FloatArray, z: FloatArray) -> FloatArray:
 
 
 def _density(a: FloatArray) -> FloatArray:
+    """Return the density φ of the standard normal distribution."""
     return np.asarray(np.exp(-0.5 * a * a) / np.sqrt(2 * np.pi))
 
 
 def _mills(y: FloatArray) -> FloatArray:
+    """Return the Mills ratio Φ(−y)/φ(y)."""
     return np.asarray(np.sqrt(np.pi / 2) * erfcx(y / np.sqrt(2.0)))
 
 
 def checked(where: str, name: str, value: ArrayLike) -> FloatArray:
-    """Return numbers that are at least 0 as an array; infinity is one of them."""
+    """Return the numbers as an array, after checking that each is at least 0; inf is allowed."""
     array = np.asarray(value, dtype=np.float64)
     if not (array >= 0).all():
         raise SettingError(f"{where}: {name} must be at least 0, found {array}.")
@@ -94,8 +119,10 @@ def checked(where: str, name: str, value: ArrayLike) -> FloatArray:
 
 
 def checked_delta(where: str, delta: ArrayLike) -> FloatArray:
-    """Return δ as an array; each must lie inside (0, 1)."""
+    """Return δ as an array, after checking that each lies strictly between 0 and 1."""
     array = np.asarray(delta, dtype=np.float64)
     if not ((array > 0) & (array < 1)).all():
-        raise SettingError(f"{where}: delta must lie between 0 and 1, both excluded, found {array}. 1e-5 is usual.")
+        raise SettingError(
+            f"{where}: delta must lie between 0 and 1, both excluded, found {array}. 1e-5 is usual."
+        )
     return array

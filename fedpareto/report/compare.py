@@ -1,4 +1,4 @@
-"""Several studies side by side: hypervolume over evaluations up to one reference point, mean and spread over seeds, and fronts."""
+"""Compare studies: hypervolumes up to one reference point, their spread over seeds, and fronts."""
 
 from __future__ import annotations
 
@@ -9,30 +9,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 
 from fedpareto.errors import SettingError
 from fedpareto.federation import MEASURES
 from fedpareto.front import nondominated
 from fedpareto.privacy import VIEWS
 from fedpareto.problem import Objective, feasible
-from fedpareto.report.figures import save
 from fedpareto.report.points import growth
 from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.trials import Trial, along
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 @dataclass(frozen=True)
 class Found:
-    """A point within the limits: where a run ended, or what it showed on its way there."""
+    """A point within the limits: a trial at its end, or after some of its rounds."""
 
     values: tuple[float, ...]  # [m]
     seed: int
@@ -46,12 +41,14 @@ class Group:
 
     label: str
     seeds: tuple[int, ...]
-    curves: FloatArray  # [seeds, evaluations] hypervolume after each trial, as far as every seed has come
-    identity: dict[str, Any] = field(repr=False)  # the study file in full, but for name, budget and seed
+    # [seeds, evaluations] hypervolume after each trial, as far as every seed has come
+    curves: FloatArray
+    # the whole study file except name, budget and seed
+    identity: dict[str, Any] = field(repr=False)
     objectives: tuple[Objective, ...] = field(repr=False)
-    y: FloatArray = field(repr=False)  # [n,m] of all seeds together, within the limits
-    of: NDArray[np.int64] = field(repr=False)  # [n], which of the trials
-    rounds: NDArray[np.int64] = field(repr=False)  # [n], after how many rounds; 0 where the run ended
+    y: FloatArray = field(repr=False)  # [n,m] points of all seeds together, within the limits
+    of: NDArray[np.int64] = field(repr=False)  # [n], index into trials
+    rounds: NDArray[np.int64] = field(repr=False)  # [n], after how many rounds; 0 for the end
     trials: tuple[tuple[int, Trial], ...] = field(repr=False)  # seed and trial
 
     @property
@@ -60,38 +57,53 @@ class Group:
         return float(self.curves[:, -1].mean()), self.spread(-1)
 
     def spread(self, at: int) -> float:
-        return float(self.curves[:, at].std(ddof=1)) if len(self.seeds) > 1 else 0.0
+        """Return the spread over seeds of the hypervolume after a trial; 0 for one seed."""
+        if len(self.seeds) == 1:
+            return 0.0
+        return float(self.curves[:, at].std(ddof=1))
 
     @cached_property
     def kept(self) -> NDArray[np.int64]:
-        """Which rows of y are on the front, in the order of the first objective."""
+        """Return which rows of y are on the front, in the order of the first objective."""
         kept = np.flatnonzero(nondominated(self.y))
         return np.asarray(kept[np.argsort(self.y[kept, 0], kind="stable")])
 
     @property
     def front(self) -> FloatArray:
+        """Return the front of all seeds together, [n,m]."""
         return np.asarray(self.y[self.kept])
 
     def found(self, row: int) -> Found:
-        """Return a row of y with where it comes from."""
+        """Return a row of y with the trial that it comes from."""
         seed, trial = self.trials[self.of[row]]
-        way = {"rounds": int(self.rounds[row])} if self.rounds[row] else {}
-        return Found(tuple(map(float, self.y[row])), seed, trial, trial.settings | way)
+        settings = trial.settings
+        if self.rounds[row]:
+            settings = settings | {"rounds": int(self.rounds[row])}
+        return Found(tuple(map(float, self.y[row])), seed, trial, settings)
 
     def epsilons(self, view: str) -> FloatArray:
-        """Return the true ε of each row of y for a view; that of the whole run, which is no less, for what it showed on its way."""
+        """Return the true ε of each row of y for a view.
+
+        A row after some of a trial's rounds has the ε of the whole trial, which is no less.
+        """
         return self._stated[view]
 
     @cached_property
     def _stated(self) -> dict[str, FloatArray]:
-        stated = {view: [t.measures.get(f"epsilon_{view}", math.nan) for _, t in self.trials] for view in VIEWS}
-        return {view: np.array(values, dtype=np.float64)[self.of] for view, values in stated.items()}
+        out = {}
+        for view in VIEWS:
+            name = f"epsilon_{view}"
+            values = [trial.measures.get(name, math.nan) for _, trial in self.trials]
+            out[view] = np.array(values, dtype=np.float64)[self.of]
+        return out
 
     @property
     def mechanism(self) -> str:
-        """Return how clients protect what they send, in a word or a chain of words."""
+        """Return the name of the mechanism, or the names of a chain."""
         table = self.identity.get("mechanism", {})
-        return " + ".join(str(link["name"]) for link in table["links"]) if "links" in table else str(table.get("name", "none"))
+        if "links" in table:
+            return " + ".join(str(link["name"]) for link in table["links"])
+        return str(table.get("name", "none"))
 
 
 @dataclass(frozen=True)
@@ -104,22 +116,32 @@ class Comparison:
 
     @property
     def mechanisms(self) -> list[str]:
+        """Return the names of all mechanisms, each once."""
         return sorted({g.mechanism for g in self.groups})
 
 
-def compare(paths: Sequence[str | Path], reference: Mapping[str, float] | None = None) -> Comparison:
-    """Look at several studies together: study files, each with its database beside it, or databases.
+def compare(
+    paths: Sequence[str | Path], reference: Mapping[str, float] | None = None
+) -> Comparison:
+    """Compare several studies, given as study files with a database beside each, or as databases.
 
-    Databases that differ in nothing but the seed are one study. The reference point is the largest of theirs unless given.
+    Databases that differ in nothing but the seed are one study. Unless given, each coordinate of
+    the reference point is the largest of the studies' own.
     """
     seen = [_read(Path(p)) for p in paths]
     if not seen:
         raise SettingError("compare: must be given at least one study, found none.")
     objectives = _common(seen)
-    unknown = [name for name in reference or {} if name not in [o.name for o in objectives]]
-    if unknown:
-        raise SettingError(f"compare: a reference must name one of {', '.join(o.name for o in objectives)}, found {unknown[0]!r}.")
-    corner = {o.name: max(s.objectives[j].reference for s in seen) for j, o in enumerate(objectives)} | dict(reference or {})
+    names = [o.name for o in objectives]
+    corner = {
+        name: max(one.objectives[j].reference for one in seen) for j, name in enumerate(names)
+    }
+    for name, value in (reference or {}).items():
+        if name not in names:
+            raise SettingError(
+                f"compare: a reference must name one of {', '.join(names)}, found {name!r}."
+            )
+        corner[name] = value
     grouped: dict[str, list[_Seen]] = {}
     for one in seen:
         grouped.setdefault(one.key, []).append(one)
@@ -128,18 +150,22 @@ def compare(paths: Sequence[str | Path], reference: Mapping[str, float] | None =
 
 
 def _apart(groups: Sequence[Group]) -> tuple[Group, ...]:
-    """Number the studies that would have the same label."""
-    count, met = Counter(g.label for g in groups), Counter[str]()
+    """Return the studies with different labels: those with the same one are numbered."""
+    count = Counter(g.label for g in groups)
+    met = Counter[str]()
     out = []
     for g in groups:
-        met[g.label] += 1
-        out.append(g if count[g.label] == 1 else replace(g, label=f"{g.label} {met[g.label]}"))
+        if count[g.label] == 1:
+            out.append(g)
+        else:
+            met[g.label] += 1
+            out.append(replace(g, label=f"{g.label} {met[g.label]}"))
     return tuple(out)
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a database says."""
+    """The content of one database."""
 
     name: str
     identity: dict[str, Any]
@@ -148,56 +174,108 @@ class _Seen:
 
     @property
     def key(self) -> str:
-        return json.dumps({k: v for k, v in self.identity.items() if k != "seed"}, sort_keys=True)
+        """Return a text that is equal for databases of one study with different seeds."""
+        return json.dumps(self.without_seed, sort_keys=True)
+
+    @property
+    def without_seed(self) -> dict[str, Any]:
+        """Return the study file without its seed."""
+        return {k: v for k, v in self.identity.items() if k != "seed"}
+
+    @property
+    def seed(self) -> int:
+        """Return the seed of the study."""
+        return int(self.identity["seed"])
 
     @property
     def label(self) -> str:
+        """Return the study's name and optimizer."""
         return f"{self.name} ({self.identity['optimizer']['name']})"
 
     @cached_property
     def rows(self) -> list[tuple[FloatArray, list[int]]]:
-        """Return what each finished trial showed, at its end and on the way, [·,m], and after how many rounds, 0 for its end."""
+        """Return for each finished trial its points [·,m], and after how many rounds each was.
+
+        The first point is the trial's end, with 0 for its rounds. The others are measured on the
+        way, if rounds are searched.
+        """
         measures = [o.measure for o in self.objectives]
-        rounds = self.identity.get("training", {}).get("rounds")
-        first = rounds.get("low", min(rounds.get("choices", [1]))) if isinstance(rounds, dict) else None
         out = []
         for trial in self.trials:
-            end = [trial.measures.get(m, math.nan) if trial.state == "done" else math.nan for m in measures]
-            way = list(along(trial, measures, "rounds", int(first))) if first is not None else []
-            out.append((np.array([end, *(shown for _, shown in way)], dtype=np.float64), [0, *(value for value, _ in way)]))
+            end = [math.nan] * len(measures)
+            if trial.state == "done":
+                end = [trial.measures.get(m, math.nan) for m in measures]
+            way = []
+            if self._first_rounds is not None:
+                way = list(along(trial, measures, "rounds", self._first_rounds))
+            points = np.array([end, *(shown for _, shown in way)], dtype=np.float64)
+            out.append((points, [0, *(rounds for rounds, _ in way)]))
         return out
+
+    @property
+    def _first_rounds(self) -> int | None:
+        """Return the least number of rounds in the search; None if rounds are fixed."""
+        rounds = self.identity.get("training", {}).get("rounds")
+        if not isinstance(rounds, dict):
+            return None
+        if "low" in rounds:
+            return int(rounds["low"])
+        return int(min(rounds.get("choices", [1])))
 
 
 def _read(path: Path) -> _Seen:
-    database = path if path.suffix == ".db" else path.with_suffix(".db")
+    """Return the content of a database, given by its own path or by that of its study file."""
+    database = path
+    if path.suffix != ".db":
+        database = path.with_suffix(".db")
     with Store.read(database) as store:
-        identity, trials = store.identity, [t for t in store.trials() if t.state != "pending"]
+        identity = store.identity
+        trials = [t for t in store.trials() if t.state != "pending"]
         name = store.name
     if not isinstance(identity.get("objectives"), list):
-        raise SettingError(f"compare: {database} must be of a study that was read from a file, found one made in Python.")
-    keys = ("name", "measure", "limit", "penalty", "reference")
-    objectives = tuple(Objective(**{k: v for k, v in table.items() if k in keys}) for table in identity["objectives"])
+        raise SettingError(
+            f"compare: {database} must be of a study that was read from a file, found one made in "
+            "Python."
+        )
     if not trials:
-        raise SettingError(f"compare: {database} must hold finished trials, found none. Run the study first.")
-    return _Seen(name, identity, tuple(replace(o, proxy=_proxy(o.measure)) for o in objectives), trials)
+        raise SettingError(
+            f"compare: {database} must hold finished trials, found none. Run the study first."
+        )
+    return _Seen(name, identity, tuple(map(_objective, identity["objectives"])), trials)
 
 
-def _proxy(measure: str) -> str | None:
-    known = MEASURES.get(measure)
-    return known.proxy if known else None
+def _objective(table: Mapping[str, Any]) -> Objective:
+    """Return the objective that a table of a stored study describes."""
+    keys = ("name", "measure", "limit", "penalty", "reference")
+    objective = Objective(**{k: v for k, v in table.items() if k in keys})
+    known = MEASURES.get(objective.measure)
+    if known is None:
+        return replace(objective, proxy=None)
+    return replace(objective, proxy=known.proxy)
 
 
 def _common(seen: Sequence[_Seen]) -> tuple[Objective, ...]:
-    """Return the objectives that all have, or say which differ; one proxy may stand for another, as mechanisms have their own."""
+    """Return the objectives that all studies have, or raise an error that says which differ.
+
+    One proxy may stand for another, since mechanisms have proxies of their own.
+    """
+
+    def kinds(one: _Seen) -> list[tuple[str, str]]:
+        return [(o.name, "a proxy" if o.proxy else o.measure) for o in one.objectives]
+
+    mine = kinds(seen[0])
     for other in seen[1:]:
-        mine, theirs = ([(o.name, "a proxy" if o.proxy else o.measure) for o in s.objectives] for s in (seen[0], other))
+        theirs = kinds(other)
         if mine != theirs:
-            raise SettingError(f"compare: all studies must have the same objectives, found {mine} in {seen[0].name} and {theirs} in "
-                               f"{other.name}.")
+            raise SettingError(
+                f"compare: all studies must have the same objectives, found {mine} in "
+                f"{seen[0].name} and {theirs} in {other.name}."
+            )
     return seen[0].objectives
 
 
 def _group(members: Sequence[_Seen], corner: FloatArray) -> Group:
+    """Return databases of one study, each with its own seed, as one group."""
     first = members[0]
     curves = [growth([y for y, _ in m.rows], m.objectives, corner) for m in members]
     shortest = min(map(len, curves))
@@ -206,64 +284,14 @@ def _group(members: Sequence[_Seen], corner: FloatArray) -> Group:
     of = np.repeat(np.arange(len(rows)), [len(y) for y, _ in rows])
     rounds = np.array([r for _, way in rows for r in way], dtype=np.int64)
     holds = feasible(first.objectives, y)
-    return Group(first.label, tuple(int(m.identity["seed"]) for m in members), np.array([c[:shortest] for c in curves]),
-                 {k: v for k, v in first.identity.items() if k != "seed"}, first.objectives, y[holds], of[holds], rounds[holds],
-                 tuple((int(m.identity["seed"]), t) for m in members for t in m.trials))
-
-
-def comparison_data(found: Comparison) -> dict[str, Any]:
-    """Return the comparison as plain data, the form of `fedpareto compare --json`."""
-    return {"reference": found.reference, "studies": [
-        {"label": g.label, "mechanism": g.mechanism, "seeds": list(g.seeds), "evaluations": g.curves.shape[1], "hypervolume": g.last[0],
-         "spread": g.last[1], "curve": g.curves.mean(0).tolist(),
-         "front": [dict(zip(found.reference, map(float, row), strict=True)) for row in g.front]}
-        for g in found.groups]}
-
-
-def comparison_table(found: Comparison) -> Table:
-    """Return the hypervolume of each study at a quarter, half and all of its evaluations."""
-    out = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("study", "seeds", "evaluations", "at a quarter", "at half", "hypervolume", "spread", "on the front"):
-        out.add_column(heading, justify="left" if heading == "study" else "right", no_wrap=True)
-    for row in comparison_rows(found):
-        out.add_row(*row)
-    return out
-
-
-def comparison_rows(found: Comparison) -> list[tuple[str, ...]]:
-    """Return the rows of the table, the largest hypervolume first."""
-    out: list[tuple[str, ...]] = []
-    for g in sorted(found.groups, key=lambda g: -g.last[0]):
-        n, mean = g.curves.shape[1], g.curves.mean(0)
-        spread = f"± {g.last[1]:.4f}" if len(g.seeds) > 1 else "one seed"
-        out.append((g.label, str(len(g.seeds)), str(n), f"{mean[max(0, n // 4 - 1)]:.4f}", f"{mean[max(0, n // 2 - 1)]:.4f}",
-                    f"{mean[-1]:.4f}", spread, str(len(g.front))))
-    return out
-
-
-def comparison_figures(found: Comparison, stem: Path) -> list[Path]:
-    """Draw hypervolume over evaluations and, of two objectives or more, the fronts on the first two; return the paths."""
-    drawn = [save(_draw_curves, found, stem.with_name(f"{stem.name}-hypervolume.png"))]
-    if len(found.objectives) > 1:
-        drawn.append(save(_draw_fronts, found, stem.with_name(f"{stem.name}-fronts.png")))
-    return drawn
-
-
-def _draw_curves(axes: Axes, found: Comparison) -> None:
-    for i, g in enumerate(found.groups):
-        n, mean = np.arange(1, g.curves.shape[1] + 1), g.curves.mean(0)
-        axes.plot(n, mean, color=f"C{i}", label=g.label)
-        if len(g.seeds) > 1:
-            deviation = g.curves.std(0, ddof=1)
-            axes.fill_between(n, mean - deviation, mean + deviation, color=f"C{i}", alpha=0.2)
-    corner = ", ".join(f"{name} {value:g}" for name, value in found.reference.items())
-    axes.set(xlabel="evaluations", ylabel="hypervolume", title=f"Reference {corner}; mean and spread over seeds")
-    axes.legend(frameon=False)
-
-
-def _draw_fronts(axes: Axes, found: Comparison) -> None:
-    y, x = found.objectives[0], found.objectives[1]
-    for i, g in enumerate(found.groups):
-        axes.plot(g.front[:, 1], g.front[:, 0], "o", color=f"C{i}", markersize=4, label=g.label)
-    axes.set(xlabel=f"{x.name} (proxy)" if x.proxy else x.name, ylabel=y.name, title="Fronts of all seeds together")
-    axes.legend(frameon=False)
+    return Group(
+        first.label,
+        tuple(m.seed for m in members),
+        np.array([c[:shortest] for c in curves]),
+        first.without_seed,
+        first.objectives,
+        y[holds],
+        of[holds],
+        rounds[holds],
+        tuple((m.seed, trial) for m in members for trial in m.trials),
+    )

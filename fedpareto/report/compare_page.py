@@ -1,36 +1,53 @@
-"""A comparison as one page: hypervolume, fronts, the best under each limit, where fronts end, and which mechanism fits."""
+"""A comparison of studies as one html page.
+
+It shows hypervolumes, fronts, the best under each limit, where fronts end, and what differs.
+"""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedpareto.front import nondominated
-from fedpareto.report.compare import Comparison, Group, comparison_rows
-from fedpareto.report.paper import Html, bullets, cell, paragraph, section, sheet, table
-from fedpareto.report.privacy import SEEN_BY, epsilon_text
+from fedpareto.report.compare import Comparison, Group
+from fedpareto.report.compare_limits import best_sections, ends_section, heading
+from fedpareto.report.compare_output import HEADINGS, comparison_rows
+from fedpareto.report.paper import Html, bullets, paragraph, section, sheet, table
 from fedpareto.report.svg import Series, chart, figure, legend
 from fedpareto.report.text import short, shown
 from fedpareto.space import FloatArray
 
-LEVELS = 6  # of a limit
 MOST_DIFFERENCES = 40
 
 
 def comparison_page(found: Comparison) -> str:
     """Return the comparison as one page of html that needs no script and no network."""
-    several = len(found.mechanisms) > 1
-    names = " and ".join(found.mechanisms) if several else ", ".join(g.label for g in found.groups)
-    parts = [paragraph(f"{len(found.groups)} stud{'ies' if len(found.groups) > 1 else 'y'} with the objectives "
-                       f"{', '.join(o.name for o in found.objectives)}, all to be small.", "note"),
-             *(paragraph(line, "beware") for line in beware(found)), _hypervolume(found), _fronts(found), *_best(found), _ends(found),
-             _differences(found)]
-    return sheet(f"{'Mechanisms' if several else 'Studies'} compared: {names}", "".join(parts))
+    count = len(found.groups)
+    names = ", ".join(o.name for o in found.objectives)
+    parts = [
+        paragraph(
+            f"{count} stud{'ies' if count > 1 else 'y'} with the "
+            f"objectives {names}, all to be small.",
+            "note",
+        ),
+        *(paragraph(line, "beware") for line in beware(found)),
+        _hypervolume(found),
+        _fronts(found),
+        *best_sections(found),
+        ends_section(found),
+        _differences(found),
+    ]
+    return sheet(_title(found), "".join(parts))
+
+
+def _title(found: Comparison) -> str:
+    if len(found.mechanisms) > 1:
+        return f"Mechanisms compared: {' and '.join(found.mechanisms)}"
+    return f"Studies compared: {', '.join(g.label for g in found.groups)}"
 
 
 def write_comparison(found: Comparison, path: Path) -> Path:
@@ -45,192 +62,131 @@ def beware(found: Comparison) -> list[str]:
     for j, o in enumerate(found.objectives):
         measures = sorted({g.objectives[j].measure for g in found.groups})
         if o.proxy and (len(found.mechanisms) > 1 or len(measures) > 1):
-            lines.append(f"{o.name} is a proxy ({', '.join(measures)}), and every mechanism has a scale of its own: 0.5 of one is not 0.5 "
-                         f"of another. Neither fronts along {o.name} nor hypervolumes that count it rank mechanisms; the true ε does.")
+            lines.append(
+                f"{o.name} is a proxy ({', '.join(measures)}), and every mechanism has a scale of "
+                f"its own: 0.5 of one is not 0.5 of another. Neither fronts along {o.name} nor "
+                "hypervolumes that count it rank mechanisms; the true ε does."
+            )
         limits = sorted({str(g.objectives[j].limit) for g in found.groups})
         if len(limits) > 1:
-            lines.append(f"The limit of {o.name} is not the same in all studies: {', '.join(limits)}.")
+            lines.append(
+                f"The limit of {o.name} is not the same in all studies: {', '.join(limits)}."
+            )
     if len({json.dumps(_terms(g), sort_keys=True) for g in found.groups}) > 1:
-        lines.append("The studies promise on different terms, so their ε are not about the same thing: see clients and privacy under what "
-                     "differs.")
+        lines.append(
+            "The studies promise on different terms, so their ε are not about the same thing: see "
+            "clients and privacy under what differs."
+        )
     return lines
 
 
 def _terms(g: Group) -> dict[str, Any]:
+    """Return the settings of a study that say what its ε is about."""
     privacy = g.identity.get("privacy", {})
-    return {"clients": g.identity.get("data", {}).get("clients"),
-            **{k: privacy.get(k) for k in ("target_delta", "unit", "adjacency", "dropouts", "colluders")}}
-
-
-def _view(found: Comparison) -> str:
-    """Return whose view the true ε is for: the studies' own where they agree, else the server's."""
-    views = {str(g.identity.get("privacy", {}).get("view", "server")) for g in found.groups}
-    return views.pop() if len(views) == 1 else "server"
-
-
-def _heading(found: Comparison, j: int) -> str:
-    o = found.objectives[j]
-    return f"{o.name} (proxy)" if o.proxy else o.name
+    names = ("target_delta", "unit", "adjacency", "dropouts", "colluders")
+    clients = g.identity.get("data", {}).get("clients")
+    return {"clients": clients, **{name: privacy.get(name) for name in names}}
 
 
 def _hypervolume(found: Comparison) -> Html:
-    series = []
-    for i, g in enumerate(found.groups):
-        mean, n = g.curves.mean(0), list(range(1, g.curves.shape[1] + 1))
-        spread = g.curves.std(0, ddof=1) if len(g.seeds) > 1 else None
-        band = (list(mean - spread), list(mean + spread)) if spread is not None else None
-        series.append(Series(g.label, n, list(map(float, mean)), i, line="step", marks=False, band=band))
+    """Return the section with the hypervolume of each study, as a chart and as a table."""
+    series = [_curve(g, i) for i, g in enumerate(found.groups)]
     corner = ", ".join(f"{name} {value:g}" for name, value in found.reference.items())
-    heads = ("study", "seeds", "evaluations", "at a quarter", "at half", "hypervolume", "spread", "on the front")
-    drawn = chart(series, "evaluations", "hypervolume", f"hypervolume over evaluations of {len(series)} studies", zero=True)
-    return section("Hypervolume over evaluations",
-                   figure(legend(series) + drawn, f"Up to the reference point {corner}; mean and standard deviation over seeds."),
-                   table(heads, comparison_rows(found)))
+    what = f"hypervolume over evaluations of {len(series)} studies"
+    drawn = chart(series, "evaluations", "hypervolume", what, zero=True)
+    caption = f"Up to the reference point {corner}; mean and standard deviation over seeds."
+    return section(
+        "Hypervolume over evaluations",
+        figure(legend(series) + drawn, caption),
+        table(HEADINGS, comparison_rows(found)),
+    )
+
+
+def _curve(g: Group, i: int) -> Series:
+    """Return the hypervolume of study i, with its spread over seeds if it has several."""
+    mean = g.curves.mean(0)
+    n = list(range(1, g.curves.shape[1] + 1))
+    band = None
+    if len(g.seeds) > 1:
+        spread = g.curves.std(0, ddof=1)
+        band = (list(mean - spread), list(mean + spread))
+    return Series(g.label, n, list(map(float, mean)), i, line="step", marks=False, band=band)
 
 
 def _fronts(found: Comparison) -> Html:
-    """Return the fronts on the first two objectives, side by side for three budgets of the third."""
+    """Return the fronts on the first two objectives, one chart for each budget of the third."""
     if len(found.objectives) < 2:
         return Html("")
     fronts = [g.front for g in found.groups]
-    everything = np.vstack(fronts)
-    spans = (list(map(float, everything[:, 1])), list(map(float, everything[:, 0])))
-    panels, series = [], [_series(found, i, fronts[i]) for i in range(len(fronts))]
-    for budget in _budgets(found, everything):
-        within = [y if budget is None else y[y[:, 2] <= budget] for y in fronts]
-        drawn = [_series(found, i, y[nondominated(y[:, :2])] if len(y) else y) for i, y in enumerate(within)]
-        what = f"fronts of {len(fronts)} studies: {found.objectives[0].name} against {found.objectives[1].name}"
-        caption = "" if budget is None else f"{found.objectives[2].name} ≤ {shown(found.objectives[2], budget)}"
-        panels.append(figure(chart(drawn, _heading(found, 1), _heading(found, 0), what, spans=spans), caption))
-    rest = f" One picture for each budget of {found.objectives[2].name}." if len(found.objectives) > 2 else ""
-    return section("Fronts", paragraph(f"Of all seeds together, within each study's own limits. Low and left is better.{rest}", "note"),
-                   legend(series), Html(f'<div class="panels">{"".join(panels)}</div>\n') if len(panels) > 1 else panels[0])
+    series = [_series(found, i, front) for i, front in enumerate(fronts)]
+    panels = [_panel(found, fronts, budget) for budget in _budgets(found, np.vstack(fronts))]
+    words = "Of all seeds together, within each study's own limits. Low and left is better."
+    if len(found.objectives) > 2:
+        words += f" One picture for each budget of {found.objectives[2].name}."
+    pictures = panels[0]
+    if len(panels) > 1:
+        pictures = Html(f'<div class="panels">{"".join(panels)}</div>\n')
+    return section("Fronts", paragraph(words, "note"), legend(series), pictures)
 
 
 def _budgets(found: Comparison, front: FloatArray) -> list[float | None]:
+    """Return three budgets of the third objective, or None if there is no third."""
     if len(found.objectives) < 3 or not len(front):
         return [None]
     return [float(v) for v in sorted(set(np.quantile(front[:, 2], [0.33, 0.67, 1.0])))]
 
 
+def _panel(found: Comparison, fronts: list[FloatArray], budget: float | None) -> Html:
+    """Return a chart of the fronts within a budget of the third objective, on common axes."""
+    everything = np.vstack(fronts)
+    spans = (list(map(float, everything[:, 1])), list(map(float, everything[:, 0])))
+    caption = ""
+    if budget is not None:
+        third = found.objectives[2]
+        caption = f"{third.name} ≤ {shown(third, budget)}"
+        fronts = [y[y[:, 2] <= budget] for y in fronts]
+    drawn = [_series(found, i, y[nondominated(y[:, :2])]) for i, y in enumerate(fronts)]
+    what = (
+        f"fronts of {len(fronts)} studies: {found.objectives[0].name} against "
+        f"{found.objectives[1].name}"
+    )
+    picture = chart(drawn, heading(found, 1), heading(found, 0), what, spans=spans)
+    return figure(picture, caption)
+
+
 def _series(found: Comparison, i: int, y: FloatArray) -> Series:
+    """Return points y [n,m] of study i, from left to right, each with its objectives in words."""
     y = y[np.argsort(y[:, 1], kind="stable")]
     label = found.groups[i].label
-    words = [f"{label}: " + ", ".join(f"{o.name} {shown(o, v)}" for o, v in zip(found.objectives, row, strict=True)) for row in y]
+    words = []
+    for row in y:
+        values = [f"{o.name} {shown(o, v)}" for o, v in zip(found.objectives, row, strict=True)]
+        words.append(f"{label}: {', '.join(values)}")
     return Series(label, list(map(float, y[:, 1])), list(map(float, y[:, 0])), i, words, "step")
 
 
-def _best(found: Comparison) -> list[Html]:
-    """Return a table for each objective that has a limit, or for all but the first; and one for the true ε where it is none of them."""
-    aim, m = found.objectives[0], len(found.objectives)
-    limited = [j for j in range(1, m) if any(g.objectives[j].limit is not None for g in found.groups)] or list(range(1, m))
-    out = []
-    for j in limited:
-        o, columns = found.objectives[j], [g.y[:, j] for g in found.groups]
-        fair = not (o.proxy and len({(g.mechanism, g.objectives[j].measure) for g in found.groups}) > 1)
-        words = "" if fair else f" {o.name} is a proxy on scales of different mechanisms: read along a column, not across."
-        out.append(section(f"The least {aim.name} for each limit on {_heading(found, j)}",
-                           paragraph(f"Each study's own limits hold as well.{words}", "note"),
-                           _limit_table(found, o.name, columns, _levels(columns), fair)))
-    return out + _by_epsilon(found)
-
-
-def _by_epsilon(found: Comparison) -> list[Html]:
-    view, aim = _view(found), found.objectives[0]
-    if any(o.measure.startswith("epsilon") for o in found.objectives):
-        return []
-    columns = [g.epsilons(view) for g in found.groups]
-    without = [g.label for g, e in zip(found.groups, columns, strict=True) if not np.isfinite(e).any()]
-    nothing = f"No true ε is promised by {', '.join(without)}: without noise, nothing is." if without else ""
-    title = f"The least {aim.name} for each true ε"
-    if len(without) == len(found.groups):
-        return [section(title, paragraph(nothing))]
-    words = (f"For {SEEN_BY[view]} (view {view}). This scale means the same for every mechanism. What a run showed on its way counts with "
-             f"the ε of the whole run, which is no less. {nothing}")
-    return [section(title, paragraph(words, "note"), _limit_table(found, "true ε", columns, _levels(columns, most=100.0), True))]
-
-
-def _levels(columns: Sequence[FloatArray], most: float = math.inf) -> list[float]:
-    """Return some limits between the least and the largest of what was found, or what still means something, rounded up to two digits."""
-    values = np.concatenate([c[np.isfinite(c)] for c in columns])
-    if not len(values):
-        return []
-    low = float(values.min())
-    high = min(max(most, 10 * low), float(values.max()))
-    steps = np.geomspace(low, high, LEVELS) if low > 0 and high / low > 100 else np.linspace(low, high, LEVELS)
-    return sorted({_rounded_up(float(v)) for v in steps})
-
-
-def _rounded_up(value: float, digits: int = 2) -> float:
-    if value <= 0:
-        return value
-    scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
-    return float(f"{math.ceil(value * scale - 1e-9) / scale:.12g}")
-
-
-def _limit_table(found: Comparison, name: str, columns: Sequence[FloatArray], levels: Sequence[float], fair: bool) -> Html:
-    """Return what each study reaches under each limit; where it is fair to compare, the best stands out."""
-    rows = []
-    for level in levels:
-        chosen = [_least(g, column <= level) for g, column in zip(found.groups, columns, strict=True)]
-        values = [math.inf if i is None else float(g.y[i, 0]) for g, i in zip(found.groups, chosen, strict=True)]
-        marked = [fair and len(values) > 1 and v == min(values) < math.inf for v in values]
-        rows.append([f"≤ {level:g}", *(_point(found, g, i, best) for g, i, best in zip(found.groups, chosen, marked, strict=True))])
-    return table((name, *(g.label for g in found.groups)), rows)
-
-
-def _least(g: Group, holds: Any) -> int | None:
-    """Return the row with the least of the first objective among those that hold, the others breaking ties."""
-    rows = np.flatnonzero(holds)
-    return int(rows[np.lexsort(g.y[rows].T[::-1])[0]]) if len(rows) else None
-
-
-def _point(found: Comparison, g: Group, row: int | None, best: bool) -> Html:
-    if row is None:
-        return cell("–")
-    at = g.found(row)
-    rest = [f"{o.name} {shown(o, v)}" for o, v in list(zip(found.objectives, at.values, strict=True))[1:]]
-    whose = f"trial {at.trial.number}" + (f" of seed {at.seed}" if len(g.seeds) > 1 else "")
-    rounds = f" after {g.rounds[row]} round{'s' if g.rounds[row] > 1 else ''}" if g.rounds[row] else ""
-    return cell(shown(found.objectives[0], at.values[0]), ", ".join([*rest, *_epsilon(found, g, row), whose + rounds]), best)
-
-
-def _epsilon(found: Comparison, g: Group, row: int) -> list[str]:
-    """Return the true ε of a row in words, unless it is an objective and stands there already."""
-    if any(o.measure.startswith("epsilon") for o in found.objectives):
-        return []
-    stated = epsilon_text(float(g.epsilons(_view(found))[row]))
-    return [f"true ε {'≤ ' if g.rounds[row] and stated != 'none' else ''}{stated}"]
-
-
-def _ends(found: Comparison) -> Html:
-    """Return the least of each objective that each front reaches, and what it costs there."""
-    rows: list[list[Any]] = []
-    for g in found.groups:
-        line: list[Any] = [f"{g.label}: {g.mechanism}"]
-        for j, o in enumerate(found.objectives):
-            if not len(g.kept):
-                line.append("nothing within the limits")
-                continue
-            row = int(min(g.kept, key=lambda i: (g.y[i, j], *g.y[i])))
-            at = g.found(row)
-            others = [f"{p.name} {shown(p, v)}" for k, (p, v) in enumerate(zip(found.objectives, at.values, strict=True)) if k != j]
-            line.append(cell(shown(o, at.values[j]), ", ".join([*others, *_epsilon(found, g, row), f"trial {at.trial.number}"])))
-        rows.append(line)
-    heads = ("study and mechanism", *(f"least {_heading(found, j)}" for j in range(len(found.objectives))))
-    return section("Where each front ends", paragraph("The least of each objective that a study reached within its limits, and what the "
-                                                      "others are there. Beyond these ends it has nothing to offer.", "note"),
-                   table(heads, rows))
-
-
 def _differences(found: Comparison) -> Html:
+    """Return a table of the keys in which the study files differ."""
     flat = [_flat(g.identity) for g in found.groups]
-    keys = [k for k in dict.fromkeys(k for table in flat for k in table) if len({json.dumps(f.get(k), sort_keys=True) for f in flat}) > 1]
-    if not keys:
+    every = dict.fromkeys(key for keys in flat for key in keys)  # in order, each once
+    differing = [key for key in every if _differs(key, flat)]
+    if not differing:
         return Html("")
-    more = [f"and {len(keys) - MOST_DIFFERENCES} more"] if len(keys) > MOST_DIFFERENCES else []
-    rows = [[key, *(_shown(f.get(key)) for f in flat)] for key in keys[:MOST_DIFFERENCES]]
-    return section("What differs between the studies", table(("key", *(g.label for g in found.groups)), rows, kind="words"), bullets(more))
+    more = []
+    if len(differing) > MOST_DIFFERENCES:
+        more = [f"and {len(differing) - MOST_DIFFERENCES} more"]
+    rows = [
+        [key, *(_shown(keys.get(key)) for keys in flat)] for key in differing[:MOST_DIFFERENCES]
+    ]
+    return section(
+        "What differs between the studies",
+        table(("key", *(g.label for g in found.groups)), rows, kind="words"),
+        bullets(more),
+    )
+
+
+def _differs(key: str, flat: list[dict[str, Any]]) -> bool:
+    return len({json.dumps(keys.get(key), sort_keys=True) for keys in flat}) > 1
 
 
 def _flat(value: Any, key: str = "") -> dict[str, Any]:
@@ -239,12 +195,20 @@ def _flat(value: Any, key: str = "") -> dict[str, Any]:
         value = {str(v.get("name", i)): v for i, v in enumerate(value, 1)}
     if not isinstance(value, Mapping) or {"low", "choices"} & set(value):
         return {key: value}
-    return {k: v for name, inner in value.items() for k, v in _flat(inner, f"{key}.{name}" if key else str(name)).items()}
+    prefix = f"{key}." if key else ""
+    out: dict[str, Any] = {}
+    for name, inner in value.items():
+        out |= _flat(inner, f"{prefix}{name}")
+    return out
 
 
 def _shown(value: Any) -> str:
+    """Return a value of a study file as text; a range says that it is one."""
+    if value is None:
+        return "–"
     if isinstance(value, Mapping) and "low" in value:
-        return f"{short(value['low'])} to {short(value['high'])}{', log' if value.get('log') else ''}"
+        scale = ", log" if value.get("log") else ""
+        return f"{short(value['low'])} to {short(value['high'])}{scale}"
     if isinstance(value, Mapping) and "choices" in value:
         return "one of " + ", ".join(map(str, value["choices"]))
-    return "–" if value is None else str(value)
+    return str(value)

@@ -1,4 +1,4 @@
-"""Figures as PNG or SVG files, for a paper or a slide."""
+"""Draw figures of a study as PNG or SVG files, for a paper or a slide."""
 
 from __future__ import annotations
 
@@ -15,20 +15,63 @@ from fedpareto.report.text import column
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#9aa0a6"  # apart for colour-blind readers
+# colour-blind readers can distinguish them
+BLUE = "#0072b2"
+ORANGE = "#d55e00"
+GREEN = "#009e73"
+GREY = "#9aa0a6"
 PURPLE = "#cc79a7"
-CLASSES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866", "#44bb99", "#222255")
+CLASSES = (
+    "#4477aa",
+    "#ee6677",
+    "#228833",
+    "#ccbb44",
+    "#66ccee",
+    "#aa3377",
+    "#bbbbbb",
+    "#ee8866",
+    "#44bb99",
+    "#222255",
+)
 MOST_CLIENTS = 50
-STYLE: dict[Any, Any] = {"font.size": 10, "axes.labelsize": 11, "axes.titlesize": 12, "svg.fonttype": "none", "svg.hashsalt": "fedpareto"}
+STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.labelsize": 11,
+    "axes.titlesize": 12,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fedpareto",
+}
 
 
-def write_figures(seen: View, stem: Path, kinds: Collection[str] = ("png",),
-                  plots: Collection[str] = ("front", "hypervolume", "split")) -> list[Path]:
-    """Write plots of a study beside each other, as PNG or SVG files, and return their paths; what a study cannot show is left out."""
-    can = {"split": lambda: split_table(seen) is not None, "settings": lambda: len(_dimensions(seen)) > 1,
-           "clients": lambda: bool(_clients(seen))}
-    drawn = [name for name in plots if can.get(name, lambda: True)()]
-    return [save(PLOTS[name], seen, stem.with_name(f"{stem.name}-{name}.{kind}")) for name in drawn for kind in kinds]
+def write_figures(
+    seen: View,
+    stem: Path,
+    kinds: Collection[str] = ("png",),
+    plots: Collection[str] = ("front", "hypervolume", "split"),
+) -> list[Path]:
+    """Write plots of a study as PNG or SVG files and return their paths.
+
+    A plot for which the study has no data is left out.
+    """
+    written = []
+    for name in plots:
+        if not _has_data(name, seen):
+            continue
+        for kind in kinds:
+            path = stem.with_name(f"{stem.name}-{name}.{kind}")
+            written.append(save(PLOTS[name], seen, path))
+    return written
+
+
+def _has_data(plot: str, seen: View) -> bool:
+    """Say whether a study has what a plot shows."""
+    if plot == "split":
+        return split_table(seen) is not None
+    if plot == "settings":
+        return len(_dimensions(seen)) > 1
+    if plot == "clients":
+        return bool(_clients(seen))
+    return True
 
 
 def save(draw: Callable[[Axes, Any], None], seen: Any, path: Path) -> Path:
@@ -46,34 +89,51 @@ def save(draw: Callable[[Axes, Any], None], seen: Any, path: Path) -> Path:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
         draw(axes, seen)
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {"Software": "fedpareto"})
+        # without the date, the same study gives the same file
+        metadata = {"Date": None} if path.suffix == ".svg" else {"Software": "fedpareto"}
+        figure.savefig(path, metadata=metadata)
     return path
 
 
 def _xy(points: Sequence[Point], seen: View) -> tuple[list[float], list[float]]:
-    """Return the coordinates of points: the first two objectives, or trial number and objective where there is one."""
+    """Return the coordinates of points: y is the first objective, x is the second.
+
+    With one objective x is the trial's number.
+    """
     names = [o.name for o in seen.objectives]
+    y = [p.objectives[names[0]] for p in points]
     if len(names) == 1:
-        return [float(p.trial) for p in points], [p.objectives[names[0]] for p in points]
-    return [p.objectives[names[1]] for p in points], [p.objectives[names[0]] for p in points]
+        return [float(p.trial) for p in points], y
+    return [p.objectives[names[1]] for p in points], y
 
 
 def draw_front(axes: Axes, seen: View) -> None:
     """Draw every trial, the front and the recommended point on the first two objectives."""
     on_front = set(map(id, seen.front))
-    groups = [("outside the limits", [p for p in seen.points if not p.feasible], GREY, "none"),
-              ("within the limits", [p for p in seen.points if p.feasible and id(p) not in on_front], GREY, GREY)]
-    for label, points, edge, face in groups:
-        if points:
-            axes.scatter(*_xy(points, seen), s=16, edgecolors=edge, facecolors=face, linewidths=0.8, label=label)
+    outside = [p for p in seen.points if not p.feasible]
+    within = [p for p in seen.points if p.feasible and id(p) not in on_front]
+    look: dict[str, Any] = {"s": 16, "edgecolors": GREY, "linewidths": 0.8}
+    if outside:
+        x, y = _xy(outside, seen)
+        axes.scatter(x, y, facecolors="none", label="outside the limits", **look)
+    if within:
+        x, y = _xy(within, seen)
+        axes.scatter(x, y, facecolors=GREY, label="within the limits", **look)
     for label, front, colour, shape in _fronts(seen):
         x, y = _xy(front, seen)
         if len(seen.objectives) > 1:
             axes.step(x, y, where="post", color=colour, alpha=0.5)
         axes.scatter(x, y, s=30, color=colour, marker=shape, label=label, zorder=3)
     if seen.recommended:
-        axes.scatter(*_xy([seen.recommended], seen), s=170, facecolors="none", edgecolors=ORANGE, linewidths=2.2,
-                     label=f"recommended (trial {seen.recommended.trial})", zorder=4)
+        axes.scatter(
+            *_xy([seen.recommended], seen),
+            s=170,
+            facecolors="none",
+            edgecolors=ORANGE,
+            linewidths=2.2,
+            label=f"recommended (trial {seen.recommended.trial})",
+            zorder=4,
+        )
     _fit(axes, seen)
     _label(axes, seen)
     axes.legend(frameon=False, fontsize=9)
@@ -81,37 +141,64 @@ def draw_front(axes: Axes, seen: View) -> None:
 
 
 def _fit(axes: Axes, seen: View) -> None:
-    """Make an axis logarithmic where values span more than two decades; else let outliers not squash the front."""
+    """Make axes logarithmic if values span more than two decades, or else cut off outliers."""
     if not seen.front or len(seen.objectives) == 1:
         return
-    sides: list[tuple[Callable[..., Any], Callable[..., Any]]] = [(axes.set_xscale, axes.set_xlim), (axes.set_yscale, axes.set_ylim)]
-    for (scale, limit), among, front, which in zip(sides, _xy(seen.points, seen), _xy(seen.front, seen), (1, 0), strict=True):
-        values, own = [v for v in among if np.isfinite(v)], seen.objectives[which].limit
-        low, high = min(values, default=0.0), max(values, default=0.0)
-        if low > 0 and high / low > 100:
-            scale("log")
-            continue
-        last = max([*front, *([] if own is None else [own])])
-        most = max(last, min(float(np.quantile(values, 0.95)), min(front) + 3 * (last - min(front))))
-        if np.isfinite(most) and high - low > 1.3 * (most - low) > 0:
-            limit(low - 0.04 * (most - low), most + 0.04 * (most - low))
+    y, x = seen.objectives[:2]
+    all_x, all_y = _xy(seen.points, seen)
+    front_x, front_y = _xy(seen.front, seen)
+    _fit_axis(axes.set_xscale, axes.set_xlim, all_x, front_x, x.limit)
+    _fit_axis(axes.set_yscale, axes.set_ylim, all_y, front_y, y.limit)
+
+
+def _fit_axis(
+    set_scale: Callable[..., Any],
+    set_limits: Callable[..., Any],
+    everything: Sequence[float],
+    front: Sequence[float],
+    limit: float | None,
+) -> None:
+    """Fit one axis to all values such that outliers do not squash the front."""
+    values = [v for v in everything if np.isfinite(v)]
+    low = min(values, default=0.0)
+    high = max(values, default=0.0)
+    if low > 0 and high / low > 100:
+        set_scale("log")
+        return
+    first = min(front)
+    last = max(front)
+    if limit is not None:
+        last = max(last, limit)
+    most = max(last, min(float(np.quantile(values, 0.95)), first + 3 * (last - first)))
+    if np.isfinite(most) and high - low > 1.3 * (most - low) > 0:
+        room = 0.04 * (most - low)
+        set_limits(low - room, most + room)
 
 
 def _fronts(seen: View) -> list[tuple[str, list[Point], str, str]]:
-    """Return the front; of three objectives, one for each of three budgets of the third."""
+    """Return the fronts to draw, each with label, colour and shape.
+
+    Three objectives have a front for each of three budgets of the third.
+    """
     if len(seen.objectives) < 3 or not seen.front:
         return [("Pareto front", _in_order(seen.front, seen), BLUE, "o")]
-    third, looks = seen.objectives[2].name, zip((GREEN, PURPLE, BLUE), ("o", "s", "^"), strict=True)
-    return [(f"{third} ≤ {budget:.3g}", _in_order(points, seen), colour, shape)
-            for (budget, points), (colour, shape) in zip(by_budget(seen), looks, strict=False)]
+    third = seen.objectives[2].name
+    looks = zip((GREEN, PURPLE, BLUE), ("o", "s", "^"), strict=True)
+    return [
+        (f"{third} ≤ {budget:.3g}", _in_order(points, seen), colour, shape)
+        for (budget, points), (colour, shape) in zip(by_budget(seen), looks, strict=False)
+    ]
 
 
 def _in_order(points: Sequence[Point], seen: View) -> list[Point]:
     """Return points from left to right."""
-    return [p for _, p in sorted(zip(_xy(points, seen)[0], points, strict=True), key=lambda pair: pair[0])]
+    x, _ = _xy(points, seen)
+    pairs = sorted(zip(x, points, strict=True), key=lambda pair: pair[0])
+    return [point for _, point in pairs]
 
 
 def _label(axes: Axes, seen: View) -> None:
+    """Name the axes by the objectives, and draw their limits."""
     if len(seen.objectives) == 1:
         axes.set_xlabel("trial")
         axes.set_ylabel(column(seen.objectives[0]))
@@ -129,18 +216,31 @@ def draw_hypervolume(axes: Axes, seen: View) -> None:
     axes.set_xlabel("trials")
     corner = ", ".join(f"{name} {value:g}" for name, value in seen.reference.items())
     axes.set_ylabel("hypervolume")
-    axes.set_title(f"hypervolume {seen.hypervolume:.4f} (reference {corner})", loc="left", fontsize=12)
+    axes.set_title(
+        f"hypervolume {seen.hypervolume:.4f} (reference {corner})", loc="left", fontsize=12
+    )
 
 
 def draw_split(axes: Axes, seen: View) -> None:
     """Draw how many images of each class the clients hold, at most fifty clients."""
     table = split_table(seen)
     assert table is not None
-    shown, below = table[:MOST_CLIENTS], np.zeros(len(table[:MOST_CLIENTS]))
+    shown = table[:MOST_CLIENTS]
+    below = np.zeros(len(shown))
     for c in range(table.shape[1]):
-        axes.bar(range(len(shown)), shown[:, c], bottom=below, width=0.85, label=str(c), color=CLASSES[c % len(CLASSES)])
+        axes.bar(
+            range(len(shown)),
+            shown[:, c],
+            bottom=below,
+            width=0.85,
+            label=str(c),
+            color=CLASSES[c % len(CLASSES)],
+        )
         below = below + shown[:, c]
-    axes.set_xlabel("client" if len(shown) == len(table) else f"client (the first {len(shown)} of {len(table):,})")
+    label = "client"
+    if len(shown) < len(table):
+        label = f"client (the first {len(shown)} of {len(table):,})"
+    axes.set_xlabel(label)
     axes.set_ylabel("training images")
     axes.set_title("who holds what, by class, in the first repeat", loc="left", fontsize=12)
     if table.shape[1] <= len(CLASSES):
@@ -148,53 +248,92 @@ def draw_split(axes: Axes, seen: View) -> None:
 
 
 def _dimensions(seen: View) -> list[tuple[str, list[float]]]:
-    """Return what a line of parallel coordinates passes: settings that differ, as numbers, and objectives."""
-    def numbers(values: Sequence[Any]) -> list[float]:
-        if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
-            return [float(v) for v in values]
-        choices = sorted(set(map(str, values)))
-        return [float(choices.index(str(v))) for v in values]
-
-    names = seen.points[0].settings if seen.points else {}
-    settings = [(name, numbers([p.settings[name] for p in seen.points])) for name in names]
+    """Return the axes of parallel coordinates, name → [n]: settings and objectives that differ."""
+    if not seen.points:
+        return []
+    names = seen.points[0].settings
+    settings = [(name, _numbers([p.settings[name] for p in seen.points])) for name in names]
     goals = [(o.name, [p.objectives[o.name] for p in seen.points]) for o in seen.objectives]
-    return [(name, values) for name, values in [*settings, *goals] if seen.points and min(values) < max(values)]
+    return [(name, values) for name, values in [*settings, *goals] if min(values) < max(values)]
+
+
+def _numbers(values: Sequence[Any]) -> list[float]:
+    """Return values as numbers; choices that are not numbers are numbered by their text."""
+    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+        return [float(v) for v in values]
+    choices = sorted(set(map(str, values)))
+    return [float(choices.index(str(v))) for v in values]
 
 
 def draw_settings(axes: Axes, seen: View) -> None:
-    """Draw each trial as a line through its settings and objectives, each from its least to its most; the front in colour."""
+    """Draw each trial as a line through its settings and objectives, with the front in colour."""
     dimensions = _dimensions(seen)
     lines = np.column_stack([_unit(values) for _, values in dimensions])  # [n, dimensions]
     front = set(map(id, seen.front))
-    for line, point in sorted(zip(lines, seen.points, strict=True), key=lambda pair: (pair[1] is seen.recommended, id(pair[1]) in front)):
-        mine = (ORANGE, 1.0, 2.4) if point is seen.recommended else (BLUE, 0.5, 1.0) if id(point) in front else (GREY, 0.15, 0.7)
-        axes.plot(line, color=mine[0], alpha=mine[1], linewidth=mine[2])
-    labels = ["\n".join([*name.split("_"), f"{min(values):.3g} to {max(values):.3g}"]) for name, values in dimensions]
+    behind = []
+    on_front = []
+    recommended = []
+    for line, point in zip(lines, seen.points, strict=True):
+        if point is seen.recommended:
+            recommended.append(line)
+        elif id(point) in front:
+            on_front.append(line)
+        else:
+            behind.append(line)
+    for group, colour, alpha, width in (
+        (behind, GREY, 0.15, 0.7),
+        (on_front, BLUE, 0.5, 1.0),
+        (recommended, ORANGE, 1.0, 2.4),
+    ):
+        for line in group:
+            axes.plot(line, color=colour, alpha=alpha, linewidth=width)
+    labels = [
+        "\n".join([*name.split("_"), f"{min(values):.3g} to {max(values):.3g}"])
+        for name, values in dimensions
+    ]
     axes.set_xticks(range(len(dimensions)), labels, fontsize=8)
     axes.set_yticks([])
     axes.grid(axis="x", alpha=0.6)
-    axes.set_title("settings and objectives: the front, and the recommended trial", loc="left", fontsize=12)
+    axes.set_title(
+        "settings and objectives: the front, and the recommended trial", loc="left", fontsize=12
+    )
 
 
 def _unit(values: Iterable[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return values between 0 and 1, by their logarithm where they span more than two decades."""
+    """Return values scaled to [0, 1], by their logarithm if they span more than two decades."""
     x = np.asarray(list(values), dtype=np.float64)
-    x = np.log(x) if x.min() > 0 and x.max() / x.min() > 100 else x
+    if x.min() > 0 and x.max() / x.min() > 100:
+        x = np.log(x)
     return np.asarray((x - x.min()) / (x.max() - x.min()))
 
 
 def _clients(seen: View) -> list[Point]:
-    """Return the points of the front of which the worst client is known, from the best on average."""
-    told = [p for p in seen.front if np.isfinite(p.measures.get("test_error_worst", np.nan))]
-    return sorted(told, key=lambda p: p.measures["test_error"])
+    """Return the front's points with a known worst client, the least average error first."""
+    known = [p for p in seen.front if np.isfinite(p.measures.get("test_error_worst", np.nan))]
+    return sorted(known, key=lambda p: p.measures["test_error"])
 
 
 def draw_clients(axes: Axes, seen: View) -> None:
-    """Draw the test error of the average and of the worst client along the front, with its spread over repeats."""
+    """Draw the test error of the average and of the worst client along the front.
+
+    Bars show the spread over repeats.
+    """
     points = _clients(seen)
-    for name, label, shape, colour in (("test_error", "average", "o", BLUE), ("test_error_worst", "worst client", "^", ORANGE)):
-        axes.errorbar(range(len(points)), [p.measures[name] for p in points], [p.spread.get(name, 0.0) for p in points], fmt=shape,
-                      color=colour, markersize=5, elinewidth=0.9, capsize=2, label=label)
+    for name, label, shape, colour in (
+        ("test_error", "average", "o", BLUE),
+        ("test_error_worst", "worst client", "^", ORANGE),
+    ):
+        axes.errorbar(
+            range(len(points)),
+            [p.measures[name] for p in points],
+            [p.spread.get(name, 0.0) for p in points],
+            fmt=shape,
+            color=colour,
+            markersize=5,
+            elinewidth=0.9,
+            capsize=2,
+            label=label,
+        )
     axes.set_xticks([])
     axes.set_xlabel("points of the front, in order")
     axes.set_ylabel("test error")
@@ -202,5 +341,10 @@ def draw_clients(axes: Axes, seen: View) -> None:
     axes.legend(frameon=False, fontsize=9)
 
 
-PLOTS: dict[str, Callable[[Axes, View], None]] = {"front": draw_front, "hypervolume": draw_hypervolume, "split": draw_split,
-                                                  "settings": draw_settings, "clients": draw_clients}
+PLOTS: dict[str, Callable[[Axes, View], None]] = {
+    "front": draw_front,
+    "hypervolume": draw_hypervolume,
+    "split": draw_split,
+    "settings": draw_settings,
+    "clients": draw_clients,
+}

@@ -1,4 +1,4 @@
-"""Planned choices as a table and as a figure: noise against rounds, one line per cohort."""
+"""The choices of `fedpareto plan` as a table, as sentences and as a figure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDTH = 24  # characters of the longest bar
 
 
 def plan_data(choices: Sequence[Planned]) -> dict[str, Any]:
-    """Return the choices as plain data, the form of `fedpareto plan --json`."""
+    """Return the choices as a dictionary, the form of `fedpareto plan --json`."""
     return {"choices": [asdict(c) for c in choices]}
 
 
@@ -31,41 +31,79 @@ def on_the_mean(choice: Planned) -> float:
 
 
 def plan_table(choices: Sequence[Planned]) -> Table:
-    """Return the choices as a table; the bar is the noise that is left on the mean of a round, which is what training feels."""
+    """Return the choices as a table; its bars are the noise on the mean of a round.
+
+    That noise is what training feels.
+    """
     out = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("cohort", "rounds", "noise_multiplier", "sigma", "clipping_norm", "ε", "δ", "view"):
+    for heading in (
+        "cohort",
+        "rounds",
+        "noise_multiplier",
+        "sigma",
+        "clipping_norm",
+        "ε",
+        "δ",
+        "view",
+    ):
         out.add_column(heading, justify="right", no_wrap=True)
     out.add_column("noise on the mean", no_wrap=True)
     most = max(map(on_the_mean, choices))
     for c in choices:
-        out.add_row(str(c.cohort), str(c.rounds), rounded_up(c.noise_multiplier), rounded_up(c.sigma), f"{c.clipping_norm:g}",
-                    rounded_up(c.epsilon), f"{c.delta:g}", c.view,
-                    f"{'█' * max(1, round(WIDTH * on_the_mean(c) / most))} {on_the_mean(c):.3g}")
+        bar = "█" * max(1, round(WIDTH * on_the_mean(c) / most))
+        out.add_row(
+            str(c.cohort),
+            str(c.rounds),
+            rounded_up(c.noise_multiplier),
+            rounded_up(c.sigma),
+            f"{c.clipping_norm:g}",
+            rounded_up(c.epsilon),
+            f"{c.delta:g}",
+            c.view,
+            f"{bar} {on_the_mean(c):.3g}",
+        )
     return out
 
 
 def plan_statements(choices: Sequence[Planned], asked: Mapping[str, Any]) -> list[str]:
-    """Return what a row promises and what it rests on, in sentences; asked is what was given to `plan`."""
+    """Return what a row promises and on what conditions; asked holds what was given to `plan`."""
     first = choices[0]
     if asked["records"] is not None:
-        return [f"Every row holds the ε it shows at δ = {first.delta:g}, record level, for a server that sees each upload, if each silo "
-                "trains by DP-SGD: every record of a mini-batch drawn by its own chance, every record's gradient clipped to clipping_norm, "
-                "noise of noise_multiplier × clipping_norm on the sum."]
+        return [
+            f"Every row holds the ε it shows at δ = {first.delta:g}, record level, for a server "
+            "that sees each upload, if each silo trains by DP-SGD: every record of a mini-batch "
+            "drawn by its own chance, every record's gradient clipped to clipping_norm, noise of "
+            "noise_multiplier × clipping_norm on the sum."
+        ]
     names = ("view", "unit", "adjacency", "dropouts", "colluders")
     privacy = Privacy(target_delta=first.delta, **{name: asked[name] for name in names})
-    seen = seen_by(first.view, first.sigma, first.clipping_norm, first.cohort, asked["clients"], asked["sampling"])
+    seen = seen_by(
+        first.view,
+        first.sigma,
+        first.clipping_norm,
+        first.cohort,
+        asked["clients"],
+        asked["sampling"],
+    )
     promised = guarantee(privacy, **seen.terms(first.rounds))
     return [f"The first row: {promised.statement()}", *promised.notes]
 
 
 def plan_figure(choices: Sequence[Planned], path: Path) -> Path:
-    """Draw the noise on the mean of a round against rounds, one line per cohort, as PNG or SVG, and return the path."""
+    """Draw the noise on the mean of a round against rounds, a line per cohort; return the path."""
+
     def draw(axes: Axes, found: Sequence[Planned]) -> None:
         for cohort in sorted({c.cohort for c in found}):
             mine = sorted((c.rounds, on_the_mean(c)) for c in found if c.cohort == cohort)
             axes.plot(*zip(*mine, strict=True), marker="o", label=f"{cohort} clients a round")
-        axes.set(xscale="log", yscale="log", xlabel="rounds", ylabel="noise on the mean of a round",
-                 title=f"ε ≤ {rounded_up(max(c.epsilon for c in found))}, δ = {found[0].delta:g}, view {found[0].view}")
+        epsilon = rounded_up(max(c.epsilon for c in found))
+        axes.set(
+            xscale="log",
+            yscale="log",
+            xlabel="rounds",
+            ylabel="noise on the mean of a round",
+            title=f"ε ≤ {epsilon}, δ = {found[0].delta:g}, view {found[0].view}",
+        )
         axes.legend(frameon=False)
 
     return save(draw, choices, path)

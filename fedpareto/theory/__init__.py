@@ -1,12 +1,49 @@
-"""Theory that saves trainings: Pareto sets in closed form, k from experiment, parameter design at low cost (Gu 2024)."""
+"""Theory that saves trainings (Gu 2024): Pareto sets in closed form, and low-cost design."""
 
 from fedpareto.theory.design import Design, design, rounds_within
 from fedpareto.theory.estimate import Estimate, estimate_k, interior
-from fedpareto.theory.law import Band, band, case, is_pareto, objectives, pareto_set, printed_set, sigma_of
+from fedpareto.theory.law import (
+    Band,
+    band,
+    case,
+    is_pareto,
+    objectives,
+    pareto_set,
+    printed_set,
+    sigma_of,
+)
 from fedpareto.theory.problem import ClosedForm
-from fedpareto.theory.search import Cost, Found, Runs, full_grid, law_cost, until_convergence, with_budget
+from fedpareto.theory.search import (
+    Cost,
+    Found,
+    Runs,
+    full_grid,
+    law_cost,
+    until_convergence,
+    with_budget,
+)
 
 __all__ = [
-    "Band", "ClosedForm", "Cost", "Design", "Estimate", "Found", "Runs", "band", "case", "design", "estimate_k", "full_grid", "interior",
-    "is_pareto", "law_cost", "objectives", "pareto_set", "printed_set", "rounds_within", "sigma_of", "until_convergence", "with_budget",
+    "Band",
+    "ClosedForm",
+    "Cost",
+    "Design",
+    "Estimate",
+    "Found",
+    "Runs",
+    "band",
+    "case",
+    "design",
+    "estimate_k",
+    "full_grid",
+    "interior",
+    "is_pareto",
+    "law_cost",
+    "objectives",
+    "pareto_set",
+    "printed_set",
+    "rounds_within",
+    "sigma_of",
+    "until_convergence",
+    "with_budget",
 ]

@@ -1,4 +1,7 @@
-"""Parameter design at low cost: k from a small experiment gives the noise and the whole front of the real one (Gu 2024, V-D)."""
+"""Parameter design at low cost (Gu 2024, V-D).
+
+The k of a small experiment gives the noise of the real federation and predicts its whole front.
+"""
 
 from __future__ import annotations
 
@@ -28,39 +31,76 @@ class Design:
     message: str = ""
 
     def as_plain(self) -> dict[str, Any]:
-        """Return the design as plain data."""
-        front = [dict(zip(self.front.dtype.names or (), row, strict=True)) for row in self.front.tolist()]
-        return {**self.estimate.as_plain(), "clients": self.clients, "sample_ratio": self.sample_ratio, "rounds": self.rounds,
-                "rounds_max": self.rounds_max, "sigma": self.sigma, "sigma_interval": list(self.sigma_interval), "front": front,
-                "message": self.message}
+        """Return the design as a dictionary that JSON can hold."""
+        names = self.front.dtype.names or ()
+        front = [dict(zip(names, row, strict=True)) for row in self.front.tolist()]
+        return {
+            **self.estimate.as_plain(),
+            "clients": self.clients,
+            "sample_ratio": self.sample_ratio,
+            "rounds": self.rounds,
+            "rounds_max": self.rounds_max,
+            "sigma": self.sigma,
+            "sigma_interval": list(self.sigma_interval),
+            "front": front,
+            "message": self.message,
+        }
 
 
 def rounds_within(seconds: float, seconds_per_round: float) -> int:
     """Return how many rounds a time limit allows: T_max = ⌊ε̄_e/c_t⌋ (Gu 2024, Eq. 4 and 26)."""
-    limit, each = numbers("seconds", seconds, above=0), numbers("seconds_per_round", seconds_per_round, above=0)
+    limit = numbers("seconds", seconds, above=0)
+    each = numbers("seconds_per_round", seconds_per_round, above=0)
     rounds = np.floor(limit / each * (1 + TOLERANCE))
     if not 1 <= rounds <= 1e15:
-        raise SettingError(f"seconds: must allow at least one round and no more than 1e15, found {float(limit):g} s for rounds of "
-                           f"{float(each):g} s. Change the time limit.")
+        raise SettingError(
+            f"seconds: must allow at least one round and no more than 1e15, found {float(limit):g} "
+            f"s for rounds of {float(each):g} s. Change the time limit."
+        )
     return int(rounds)
 
 
-def design(estimate: Estimate, *, clients: int, sample_ratio: float, rounds_max: int, rounds: int | None = None,
-           sigma_min: float = 0.0, sigma_max: float | None = None, points: int = 5) -> Design:
-    """Return the noise for these rounds, σ = √(qK/(kT)) (Gu 2024, V-D, step 2), and the front predicted for T ≤ rounds_max.
+def design(
+    estimate: Estimate,
+    *,
+    clients: int,
+    sample_ratio: float,
+    rounds_max: int,
+    rounds: int | None = None,
+    sigma_min: float = 0.0,
+    sigma_max: float | None = None,
+    points: int = 5,
+) -> Design:
+    """Return the noise for these rounds and the front predicted for T ≤ rounds_max.
 
-    rounds is rounds_max unless given. Where the law asks for noise outside [sigma_min, sigma_max], the nearer end is
-    taken, which is Pareto-optimal too.
+    The noise is σ = √(qK/(kT)) (Gu 2024, V-D, step 2). rounds is rounds_max unless given. If the
+    law asks for noise outside [sigma_min, sigma_max], the nearer end is taken, which is
+    Pareto-optimal too.
     """
     last = int(whole("rounds_max", rounds_max))
-    T = last if rounds is None else int(whole("rounds", rounds))
+    T = last
+    if rounds is not None:
+        T = int(whole("rounds", rounds))
     if last < T:
-        raise SettingError(f"rounds: must be at most rounds_max, found {T} and {last}. Ask for fewer rounds or allow more.")
+        raise SettingError(
+            f"rounds: must be at most rounds_max, found {T} and {last}. Ask for fewer rounds or "
+            "allow more."
+        )
     law = sigma_of(T, (estimate.k, *estimate.interval), clients, sample_ratio)
-    sigma, most, least = np.clip(law, *box(sigma_min, sigma_max)).tolist()  # the smaller k is, the more noise
-    front = pareto_set(k=estimate.k, clients=clients, sample_ratio=sample_ratio, rounds_max=last, sigma_min=sigma_min,
-                       sigma_max=sigma_max, points=points)
-    return Design(estimate, clients, sample_ratio, T, last, sigma, (least, most), front, _message(T, float(law[0]), sigma, estimate))
+    # k's interval is in rising order, and a smaller k means more noise
+    sigma, most, least = np.clip(law, *box(sigma_min, sigma_max)).tolist()
+    front = pareto_set(
+        k=estimate.k,
+        clients=clients,
+        sample_ratio=sample_ratio,
+        rounds_max=last,
+        sigma_min=sigma_min,
+        sigma_max=sigma_max,
+        points=points,
+    )
+    message = _message(T, float(law[0]), sigma, estimate)
+    interval = (least, most)
+    return Design(estimate, clients, sample_ratio, T, last, sigma, interval, front, message)
 
 
 def _message(rounds: int, law: float, sigma: float, estimate: Estimate) -> str:

@@ -1,6 +1,7 @@
-"""What the law saves: three ways to search by training, and what each costs (Gu 2024, V-D, Tables II and III).
+"""Three searches by training, and what each costs (Gu 2024, V-D, Tables II and III).
 
-The trainings are given, not run: every round of every training is known, and each search counts what it would have used.
+The trainings are given, not run: every round of every training is known, and each search counts
+what it would have used.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fedpareto.theory.law import Rows, table
 
 @dataclass(frozen=True)
 class Cost:
-    """What was trained: how many federations, and how many rounds in all."""
+    """The cost of a search: how many federations it trained, and how many rounds in all."""
 
     trainings: int
     rounds: int
@@ -35,38 +36,68 @@ class Cost:
 
 @dataclass(frozen=True)
 class Runs:
-    """Trainings to search among: one setting a row, a seed each, every round."""
+    """Trainings to search among: every setting with every seed, measured after every round."""
 
     sigma: FloatArray  # [n]
     sample_ratio: FloatArray  # [n]
-    loss: FloatArray = field(repr=False)  # [n,seeds,T] test loss after each round; nan where a training diverged
+    # [n,seeds,T] test loss after each round; nan where a training diverged
+    loss: FloatArray = field(repr=False)
     leakage: FloatArray = field(repr=False)  # [n,T]
 
     @classmethod
-    def of(cls, sigma: ArrayLike, sample_ratio: ArrayLike, loss: ArrayLike, leakage: ArrayLike | None = None) -> Runs:
-        """Return the runs of settings sigma [n] and sample_ratio [n] or one number; leakage [n,T] is √(qT)/σ (Eq. 8) unless given."""
+    def of(
+        cls,
+        sigma: ArrayLike,
+        sample_ratio: ArrayLike,
+        loss: ArrayLike,
+        leakage: ArrayLike | None = None,
+    ) -> Runs:
+        """Return runs of the settings sigma [n] and sample_ratio [n], after checking them.
+
+        sample_ratio may be one number.
+        leakage [n,T] is √(qT)/σ (Eq. 8) unless given.
+        """
         losses = np.asarray(loss, dtype=np.float64)
-        s, q = numbers("sigma", sigma, above=0), numbers("sample_ratio", sample_ratio, above=0, most=1)
-        if losses.ndim != 3 or 0 in losses.shape or s.shape != losses.shape[:1] or q.shape not in ((), s.shape):
-            raise SettingError("runs: must have sigma [n], sample_ratio [n] or one, and loss [n,seeds,T] with nothing empty, found "
-                               f"{s.shape}, {q.shape} and {losses.shape}.")
+        s = numbers("sigma", sigma, above=0)
+        q = numbers("sample_ratio", sample_ratio, above=0, most=1)
+        if (
+            losses.ndim != 3
+            or 0 in losses.shape
+            or s.shape != losses.shape[:1]
+            or q.shape not in ((), s.shape)
+        ):
+            raise SettingError(
+                "runs: must have sigma [n], sample_ratio [n] or one, and loss [n,seeds,T] with "
+                f"nothing empty, found {s.shape}, {q.shape} and {losses.shape}."
+            )
         q = np.broadcast_to(q, s.shape)
         rounds = np.arange(1, losses.shape[2] + 1)
-        leak = np.sqrt(q[:, None] * rounds) / s[:, None] if leakage is None else numbers("leakage", leakage, infinite=True)
+        if leakage is None:
+            leak = np.sqrt(q[:, None] * rounds) / s[:, None]
+        else:
+            leak = numbers("leakage", leakage, infinite=True)
         if leak.shape != (losses.shape[0], losses.shape[2]):
-            raise SettingError(f"leakage: must have a number for each setting and round, {losses[:, 0].shape}, found {leak.shape}.")
+            raise SettingError(
+                f"leakage: must have a number for each setting and round, {losses[:, 0].shape}, "
+                f"found {leak.shape}."
+            )
         return cls(s, q, losses, leak)
 
     @property
     def mean(self) -> FloatArray:
-        """Return the test loss of each setting and round [n,T], its mean over the seeds; infinite where one diverged."""
+        """Return the mean test loss over the seeds [n,T]; infinite where a training diverged."""
         mean = self.loss.mean(axis=1)
         return np.where(np.isnan(mean), np.inf, mean)
 
     def points(self, rows: NDArray[np.int64], rounds: NDArray[np.int64]) -> Rows:
-        """Return these settings [p] after these rounds [p] as rows (rounds, sigma, sample_ratio, loss, leakage)."""
-        return table(rounds=rounds, sigma=self.sigma[rows], sample_ratio=self.sample_ratio[rows],
-                     loss=self.mean[rows, rounds - 1], leakage=self.leakage[rows, rounds - 1])
+        """Return a table of what settings [p] measured after rounds [p]."""
+        return table(
+            rounds=rounds,
+            sigma=self.sigma[rows],
+            sample_ratio=self.sample_ratio[rows],
+            loss=self.mean[rows, rounds - 1],
+            leakage=self.leakage[rows, rounds - 1],
+        )
 
 
 @dataclass(frozen=True)
@@ -87,28 +118,36 @@ def full_grid(runs: Runs) -> Found:
 
 
 def with_budget(runs: Runs, limits: float | Sequence[float]) -> Found:
-    """Find the least loss under each leakage limit ("training with budget", Gu 2024, Eq. 5): every setting, for as long as it may.
+    """Find the least loss under each leakage limit ("training with budget", Gu 2024, Eq. 5).
 
-    A limit that no setting keeps, or under which all diverge, finds nothing. Many limits cost as much as the largest.
+    Every setting trains for as long as the largest limit allows; smaller limits cost nothing more.
+    A limit that no setting keeps, or under which all diverge, finds nothing.
     """
-    found, given = [], np.atleast_1d(numbers("limits", limits, above=0))
-    T, seeds = runs.loss.shape[2], runs.loss.shape[1]
+    found = []
+    given = np.atleast_1d(numbers("limits", limits, above=0))
+    T = runs.loss.shape[2]
+    seeds = runs.loss.shape[1]
     for limit in given:
         loss = np.where(runs.leakage <= limit * (1 + TOLERANCE), runs.mean, np.inf)
         if np.isfinite(loss.min()):
             found.append(int(np.argmin(loss)))
     rows, rounds = np.divmod(np.array(found, dtype=np.int64), T)
     allowed = (runs.leakage <= given.max() * (1 + TOLERANCE)).sum(axis=1)  # [n] rounds
-    return Found(runs.points(rows, rounds + 1), Cost(int((allowed > 0).sum()) * seeds, int(allowed.sum()) * seeds))
+    cost = Cost(int((allowed > 0).sum()) * seeds, int(allowed.sum()) * seeds)
+    return Found(runs.points(rows, rounds + 1), cost)
 
 
-def until_convergence(runs: Runs, *, tolerance: float = 0.01, patience: int = 5, whole_front: bool = False) -> Found:
-    """Train every setting until it converges and keep the one that leaks least ("training until convergence", Gu 2024, V-D).
+def until_convergence(
+    runs: Runs, *, tolerance: float = 0.01, patience: int = 5, whole_front: bool = False
+) -> Found:
+    """Train every setting until it converges and keep the one that leaks least.
 
-    A setting has converged when its loss has not fallen by more than the share `tolerance` for `patience` rounds; leakage
-    counts every round trained. With whole_front all converged points that none dominates are kept (Table III).
+    This is "training until convergence" of Gu 2024, V-D. A setting has converged when its loss has
+    not fallen by more than the share `tolerance` for `patience` rounds; leakage counts every round
+    trained. With whole_front all converged points that none dominates are kept (Table III).
     """
-    stop = np.array([_converged(loss, float(numbers("tolerance", tolerance, least=0)), patience) for loss in runs.mean])
+    least_fall = float(numbers("tolerance", tolerance, least=0))
+    stop = np.array([_converged(loss, least_fall, patience) for loss in runs.mean])
     seeds = runs.loss.shape[1]
     all_points = runs.points(np.arange(len(stop)), stop)
     points = all_points[np.isfinite(all_points["loss"])]
@@ -121,10 +160,16 @@ def until_convergence(runs: Runs, *, tolerance: float = 0.01, patience: int = 5,
 
 def _converged(loss: FloatArray, tolerance: float, patience: int) -> int:
     """Return the round [1, T] after which training stops, for the losses [T] of one setting."""
-    best, since = np.inf, 0
+    best = np.inf
+    since = 0
     for t, value in enumerate(loss, 1):
-        if value < best * (1 - tolerance) if np.isfinite(best) else np.isfinite(value):
-            best, since = value, 0
+        if np.isfinite(best):
+            better = value < best * (1 - tolerance)
+        else:
+            better = np.isfinite(value)
+        if better:
+            best = value
+            since = 0
         else:
             since += 1
         if since >= patience:
@@ -133,5 +178,8 @@ def _converged(loss: FloatArray, tolerance: float, patience: int) -> int:
 
 
 def law_cost(pre: Cost, rounds: int, settings: int = 1, seeds: int = 1) -> Cost:
-    """Return what the low-cost design takes: the pre-experiments, then one training (Table II) or one for each σ (Table III)."""
+    """Return the cost of the low-cost design: the pre-experiments, then one training for each σ.
+
+    Table II has one σ, Table III several.
+    """
     return pre + Cost(settings * seeds, settings * seeds * rounds)

@@ -1,4 +1,4 @@
-"""Models: ordinary torch modules, built from settings; one idea per file."""
+"""The models that a study can name: settings that build ordinary torch modules."""
 
 from fedpareto.federation.models.base import Model
 from fedpareto.federation.models.cnn import Cnn

@@ -1,4 +1,4 @@
-"""Logistic regression."""
+"""Logistic regression as a model."""
 
 from __future__ import annotations
 

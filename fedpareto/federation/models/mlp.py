@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 class Mlp:
     """Fully connected layers with ReLU between them; Kang 2023 uses 256 and 256."""
 
-    hidden: tuple[Whole, ...] = setting((256, 256), help="neurons of each hidden layer", at_least=1, at_most=WIDEST)
+    hidden: tuple[Whole, ...] = setting(
+        (256, 256), help="neurons of each hidden layer", at_least=1, at_most=WIDEST
+    )
 
     def __post_init__(self) -> None:
         if not self.hidden:
-            raise SettingError('hidden: must list at least one layer, found []. For none, use the model "lr".')
+            raise SettingError(
+                'hidden: must list at least one layer, found []. For none, use the model "lr".'
+            )
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         from torch import nn

@@ -1,4 +1,4 @@
-"""A module of the user's own, named by dotted path."""
+"""A model of the user's own, named by dotted path."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Own:
-    """The user's nn.Module class, or a function that returns a module, called with the other keys of the table."""
+    """The user's nn.Module class, or a function that returns a module."""
 
     name: str
-    arguments: str = "{}"  # JSON
+    arguments: str = "{}"  # JSON: the other keys of the table, which are passed to it
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         try:
             made: nn.Module = imported(self.name)(**json.loads(self.arguments))
         except Exception as error:
-            raise ModelError(f"model.name: {self.name!r} must be built by a call with {self.arguments}, found {type(error).__name__}: "
-                             f"{error}. Give it the keys it takes.") from error
+            raise ModelError(
+                f"model.name: {self.name!r} must be built by a call with {self.arguments}, found "
+                f"{type(error).__name__}: {error}. Give it the keys it takes."
+            ) from error
         if not hasattr(made, "parameters") or not callable(made):
             raise ModelError(f"model.name: {self.name!r} must make an nn.Module, found {made!r}.")
         return made

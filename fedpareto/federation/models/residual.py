@@ -1,8 +1,9 @@
-"""Residual networks with group norm, for which batch statistics would not federate."""
+"""Residual networks with group norm, since the statistics of batch norm do not federate."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fedpareto.errors import ModelError
@@ -22,8 +23,9 @@ def _block(fan_in: int, fan_out: int, stride: int, groups: int) -> nn.Module:
             self.norm1 = nn.GroupNorm(groups, fan_out)
             self.second = nn.Conv2d(fan_out, fan_out, 3, 1, 1, bias=False)
             self.norm2 = nn.GroupNorm(groups, fan_out)
-            same = stride == 1 and fan_in == fan_out
-            self.shortcut = nn.Identity() if same else nn.Conv2d(fan_in, fan_out, 1, stride, bias=False)
+            self.shortcut: nn.Module = nn.Identity()
+            if stride != 1 or fan_in != fan_out:
+                self.shortcut = nn.Conv2d(fan_in, fan_out, 1, stride, bias=False)
 
         def forward(self, x: Tensor) -> Tensor:
             inside = self.norm2(self.second(self.norm1(self.first(x)).relu()))
@@ -34,22 +36,32 @@ def _block(fan_in: int, fan_out: int, stride: int, groups: int) -> nn.Module:
 
 
 def _images(name: str, shape: tuple[int, ...]) -> int:
+    """Return the channels of images of this shape; refuse anything but images."""
     if len(shape) != 3:
-        raise ModelError(f"{name}: inputs must be images [channels, height, width], found shape {list(shape)}.")
+        raise ModelError(
+            f"{name}: inputs must be images [channels, height, width], found shape {list(shape)}."
+        )
     return shape[0]
 
 
 @dataclass(frozen=True)
 class Vgg:
-    """VGG with residual connections and group norm (Xiao 2025): four stages of 32 to 256 channels, each pooled."""
+    """VGG with residual connections and group norm (Xiao 2025): four stages, 32 to 256 channels."""
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         from torch import nn
 
         layers: list[nn.Module] = []
-        for fan_in, fan_out in ((_images("vgg", shape), 32), (32, 64), (64, 128), (128, 256)):
+        for fan_in, fan_out in pairwise((_images("vgg", shape), 32, 64, 128, 256)):
             layers += [_block(fan_in, fan_out, 1, 8), nn.MaxPool2d(2, ceil_mode=True)]
-        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, classes))
+        return nn.Sequential(
+            *layers,
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(256, 128),
+            nn.ReLU(),
+            nn.Linear(128, classes),
+        )
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,13 @@ class Resnet18:
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         from torch import nn
 
-        layers: list[nn.Module] = [nn.Conv2d(_images("resnet18", shape), 64, 3, 1, 1, bias=False), nn.GroupNorm(32, 64), nn.ReLU()]
+        layers: list[nn.Module] = [
+            nn.Conv2d(_images("resnet18", shape), 64, 3, 1, 1, bias=False),
+            nn.GroupNorm(32, 64),
+            nn.ReLU(),
+        ]
         for fan_in, fan_out, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)):
             layers += [_block(fan_in, fan_out, stride, 32), _block(fan_out, fan_out, 1, 32)]
-        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
+        return nn.Sequential(
+            *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes)
+        )
