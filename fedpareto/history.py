@@ -24,18 +24,17 @@ class History:
     """Points and what was measured there, in the order proposed.
 
     A run may tell more than its own point: where one variable is free along it (the rounds), free_x and free_y hold what
-    it showed on the way at smaller values of that variable. A run that was stopped on the way has nothing else.
+    it showed on the way at smaller values of that variable.
     """
 
     x: FloatArray  # [n,d] in the unit cube
-    y: FloatArray  # [n,m], nan where a trial failed or was stopped
+    y: FloatArray  # [n,m], nan where a trial failed
     batch: NDArray[np.int64]  # [n], which call of the optimizer proposed the point
     free_x: FloatArray = field(default_factory=_none)  # [e,d]
     free_y: FloatArray = field(default_factory=_none)  # [e,m], nan where not measured
     free_of: NDArray[np.int64] = field(default_factory=_nowhere)  # [e], the row that each came from
     runs: NDArray[np.int64] = field(default_factory=_nowhere)  # [n], the trainings that a row is the mean of; 1 unless told
     spread: FloatArray = field(default_factory=_none)  # [n,m], standard deviation over them; nan where it is not known
-    stopped: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))  # [n], which runs did not go to their end
 
     def __post_init__(self) -> None:
         if not (self.x.ndim == self.y.ndim == 2 and self.batch.ndim == 1 and len(self.x) == len(self.y) == len(self.batch)):
@@ -48,7 +47,7 @@ class History:
         if found != ((e, self.x.shape[1]), (e, self.y.shape[1]), (e,)):
             raise SettingError(f"history: free_x [e,d], free_y [e,m] and free_of [e] must agree, found {found[0]}, {found[1]}, {found[2]}.")
         n = len(self)
-        unless_told = {"runs": np.ones(n, np.int64), "spread": np.full(self.y.shape, np.nan), "stopped": np.zeros(n, np.bool_)}
+        unless_told = {"runs": np.ones(n, np.int64), "spread": np.full(self.y.shape, np.nan)}
         for name, array in unless_told.items():
             if len(getattr(self, name)) == 0:
                 object.__setattr__(self, name, array)
@@ -78,7 +77,7 @@ class History:
         kept = keep[self.free_of]
         row = np.cumsum(keep) - 1  # where each row that is kept now stands
         return History(self.x[keep], self.y[keep], self.batch[keep], self.free_x[kept], self.free_y[kept], row[self.free_of[kept]],
-                       self.runs[keep], self.spread[keep], self.stopped[keep])
+                       self.runs[keep], self.spread[keep])
 
     def extend(self, x: FloatArray, y: FloatArray, free_x: FloatArray | None = None, free_y: FloatArray | None = None,
                free_of: NDArray[np.int64] | None = None) -> History:
@@ -86,7 +85,7 @@ class History:
         batch = np.full(len(x), self.batches, dtype=np.int64)
         new = History(x, y, batch)
         longer = replace(self, **{name: np.concatenate([getattr(self, name), getattr(new, name)])
-                                  for name in ("x", "y", "batch", "runs", "spread", "stopped")})
+                                  for name in ("x", "y", "batch", "runs", "spread")})
         if free_x is None or free_y is None or free_of is None:
             return longer
         return replace(longer, free_x=np.vstack([self.free_x, free_x]), free_y=np.vstack([self.free_y, free_y]),

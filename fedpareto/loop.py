@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,9 @@ from numpy.typing import NDArray
 
 from fedpareto import __version__
 from fedpareto.errors import SettingError, StoreError
-from fedpareto.evaluate import Evaluate, GoOn, here
+from fedpareto.evaluate import Evaluate, here
 from fedpareto.history import History
 from fedpareto.optimizers import Psl
-from fedpareto.problem import STOPPED
 from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.study import Study
@@ -46,7 +44,7 @@ def run(study: Study, db: str | Path | None = None, evaluate: Evaluate = here, w
         store.begin_session(__version__, study.budget)
         while True:
             while trials := left(study, store):
-                for results in evaluate(study.problem, trials, study.seed, **stopping(study, store, trials)):
+                for results in evaluate(study.problem, trials, study.seed):
                     store.record(results)
                     watch(store)
             if len(store) >= study.budget:
@@ -71,7 +69,7 @@ def left(study: Study, store: Store) -> list[Trial]:
     A trial that it does not want trained again is finished here, with the repeats that it has.
     """
     pending = store.trials("pending")
-    if not pending or not (hasattr(study.optimizer, "worth_repeating") or hasattr(study.optimizer, "hopeless")):
+    if not pending or not hasattr(study.optimizer, "worth_repeating"):
         return pending
     begun = [t for t in pending if t.runs]
     wanted = again(study, store, known(study, store).before(begun[0].batch), begun) if begun else []
@@ -94,22 +92,6 @@ def again(study: Study, store: Store, history: History, trials: Sequence[Trial])
     with one_thread():
         wanted = _said(rule(study.problem, history, x, y, so_far.runs[of]), len(x), "worth_repeating")
     return [bool(wanted[of == i].any()) for i in range(len(trials))]
-
-
-def stopping(study: Study, store: Store, trials: Sequence[Trial]) -> dict[str, GoOn]:
-    """Return, as `go_on`, what tells an evaluator which runs shall go on; nothing where all shall, or the problem cannot stop them."""
-    rule, problem = getattr(study.optimizer, "hopeless", None), study.problem
-    if rule is None or "go_on" not in inspect.signature(getattr(problem, "measure_along", len)).parameters:
-        return {}
-    judge = rule(problem, known(study, store).before(trials[0].batch), study.seed) if any(0 in t.repeats_left for t in trials) else None
-    if judge is None:
-        return {}
-
-    def go_on(asked: Sequence[Trial], t: int, shown: Mapping[str, FloatArray]) -> NDArray[np.bool_]:
-        x = np.array([trial.point for trial in asked], dtype=np.float64)
-        return ~_said(judge(x, t, np.stack([shown[o.measure] for o in problem.objectives], axis=2)), len(asked), "hopeless")
-
-    return {"go_on": go_on}
 
 
 def _said(answer: Any, n: int, method: str) -> NDArray[np.bool_]:
@@ -171,17 +153,6 @@ def verify(study: Study, store: Store) -> Iterator[str]:
             if trial.batch != batch or trial.point != tuple(point.tolist()) or trial.settings != settings:
                 yield f"trial {trial.number}: must be {settings}, found {trial.settings}"
         yield from _trained_otherwise(study, store, history.before(batch), stored)
-        yield from _stopped_otherwise(study, history.before(batch), [t for t in stored if t.state == "stopped"])
-
-
-def _stopped_otherwise(study: Study, history: History, trials: Sequence[Trial]) -> Iterator[str]:
-    """Yield a line for each trial that was stopped and, by the rows before it, is not hopeless."""
-    judge = study.optimizer.hopeless(study.problem, history, study.seed) if trials else None  # type: ignore[attr-defined]
-    for trial in trials:
-        t, names = int(trial.measures[STOPPED]), [o.measure for o in study.problem.objectives]
-        shown = np.array([trial.curves[name][:t] for name in names], dtype=np.float64).T
-        if judge is None or not judge(np.array([trial.point]), t, shown[None])[0]:
-            yield f"trial {trial.number}: must not be stopped after round {t}, found it stopped"
 
 
 def _trained_otherwise(study: Study, store: Store, history: History, trials: Sequence[Trial]) -> Iterator[str]:

@@ -33,16 +33,16 @@ MIGRATIONS = [
         batch INTEGER NOT NULL,     -- which proposal of the optimizer, from 0
         point TEXT NOT NULL,        -- JSON: where it lies in the unit cube
         settings TEXT NOT NULL,     -- JSON: name → value, in real units
-        state TEXT NOT NULL,        -- pending, done, failed or, where its run was not expected to reach the front, stopped
+        state TEXT NOT NULL,        -- pending, done or failed
         measures TEXT,              -- JSON: name → mean over repeats
         spread TEXT,                -- JSON: name → standard deviation over repeats
-        error TEXT                  -- why it failed or was stopped
+        error TEXT                  -- why it failed
     );
     CREATE TABLE repeats (          -- one row per training: a trial's means are of as many as it has here
         trial INTEGER NOT NULL REFERENCES trials (number),
         repeat INTEGER NOT NULL,    -- from 0
         measures TEXT NOT NULL,     -- JSON: name → value
-        error TEXT,                 -- why it failed or was stopped
+        error TEXT,                 -- why it failed
         PRIMARY KEY (trial, repeat)
     );
     CREATE TABLE sessions (         -- one row per call of run
@@ -168,6 +168,7 @@ class Store:
     def identity(self) -> dict[str, Any]:
         """Which study this is: its file in full, but for its name and budget."""
         stored: dict[str, Any] = json.loads(self._rows("SELECT identity FROM study")[0][0])
+        stored.get("optimizer", {}).pop("stop_hopeless", None)  # a setting of older versions, which no longer exists
         return stored
 
     def check(self, identity: Mapping[str, Any]) -> None:
@@ -239,7 +240,7 @@ class Store:
         return self._rows("SELECT measures, error, curves FROM repeats WHERE trial = ? ORDER BY repeat", trial)
 
     def finished(self) -> int:
-        """Return how many trials are done, failed or stopped."""
+        """Return how many trials are done or failed."""
         return int(self._rows("SELECT count(*) FROM trials WHERE state != 'pending'")[0][0])
 
     def trainings(self) -> int:
@@ -289,7 +290,7 @@ class Store:
             self._db.executemany("INSERT INTO trials VALUES (?, ?, ?, ?, 'pending', NULL, NULL, NULL, NULL)", rows)
 
     def record(self, results: Sequence[Result]) -> None:
-        """Append results; a trial whose last repeat is among them, or that was stopped, is finished."""
+        """Append results; a trial whose last repeat is among them is finished."""
         repeats = self.repeats
         with self._transaction():
             self._db.executemany("INSERT INTO repeats VALUES (?, ?, ?, ?, ?)",
@@ -299,9 +300,6 @@ class Store:
             for (trial,) in self._db.execute(whole, (min(touched), max(touched), repeats)).fetchall() if touched else []:
                 if trial in touched:
                     self._finish(trial)
-            for result in results:
-                if result.stopped:
-                    self._finish(result.trial, "stopped")
             self._db.execute("UPDATE sessions SET seconds = ? WHERE rowid = (SELECT max(rowid) FROM sessions)",
                              (round(time.monotonic() - self._clock, 3),))
 
@@ -311,11 +309,11 @@ class Store:
             for trial in trials:
                 self._finish(trial)
 
-    def _finish(self, trial: int, state: str | None = None) -> None:
-        """Write down the mean and spread of a trial whose repeats are all in, or why it failed or was stopped."""
+    def _finish(self, trial: int) -> None:
+        """Write down the mean and spread of a trial whose repeats are all in, or why it failed."""
         told = _summed(self._trainings(trial))
         self._db.execute("UPDATE trials SET state = ?, measures = ?, spread = ?, error = ?, curves = ? WHERE number = ?",
-                         (state or told["state"], _json(told["measures"]), _json(told["spread"]), told["error"],
+                         (told["state"], _json(told["measures"]), _json(told["spread"]), told["error"],
                           write_curves(told["curves"]), trial))
 
     def history(self, measures: Sequence[str]) -> History:
@@ -335,6 +333,7 @@ def differences(stored: Any, found: Any, key: str = "") -> list[str]:
 
 def _trial(row: tuple[Any, ...], seen: Collection[int], repeats: int) -> Trial:
     number, batch, point, settings, state, measures, spread, error, curves = row
+    state = "failed" if state == "stopped" else state  # as older versions called a run that they ended early
     left = tuple(r for r in range(repeats) if r not in seen) if state == "pending" else ()
     return Trial(number, batch, tuple(json.loads(point)), json.loads(settings), state, _floats(measures), _floats(spread),
                  error, left, read_curves(curves), len(seen))

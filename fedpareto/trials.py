@@ -25,7 +25,7 @@ class Trial:
     batch: int
     point: tuple[float, ...]
     settings: dict[str, Any]
-    state: str = "pending"  # or done, failed, stopped
+    state: str = "pending"  # or done, failed
     measures: dict[str, float] = field(default_factory=dict)  # mean over repeats
     spread: dict[str, float] = field(default_factory=dict)  # standard deviation over repeats
     error: str | None = None
@@ -36,14 +36,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Result:
-    """What one training of a trial gave: measures, or the reason why not. One that was stopped has only curves."""
+    """What one training of a trial gave: measures, or the reason why not."""
 
     trial: int
     repeat: int
     measures: dict[str, float]
     error: str | None = None
     curves: dict[str, list[float]] = field(default_factory=dict)
-    stopped: bool = False  # on its way, as hopeless
 
 
 def known_of(problem: Problem, trials: Sequence[Trial]) -> History:
@@ -53,7 +52,7 @@ def known_of(problem: Problem, trials: Sequence[Trial]) -> History:
 
 
 def history_of(trials: Sequence[Trial], measures: Sequence[str], space: Space | None = None, free: str | None = None) -> History:
-    """Return finished trials as a history; one that failed or was stopped has nan for objectives.
+    """Return finished trials as a history; one that failed has nan for objectives.
 
     Where a variable of the space is free along a run, the history also holds what runs showed on the way.
     """
@@ -63,8 +62,7 @@ def history_of(trials: Sequence[Trial], measures: Sequence[str], space: Space | 
     y = np.array(rows, dtype=np.float64).reshape(n, len(measures))
     apart = [[t.spread.get(m, math.nan) if t.state == "done" and t.runs > 1 else math.nan for m in measures] for t in trials]
     batch, runs = (np.array(column, dtype=np.int64) for column in ([t.batch for t in trials], [max(1, t.runs) for t in trials]))
-    history = History(x, y, batch, runs=runs, spread=np.array(apart, dtype=np.float64).reshape(y.shape),
-                      stopped=np.array([t.state == "stopped" for t in trials], dtype=np.bool_))
+    history = History(x, y, batch, runs=runs, spread=np.array(apart, dtype=np.float64).reshape(y.shape))
     if space is None or free is None or free not in space.names:
         return history
     free_x, free_y, free_of = _on_the_way(trials, measures, space, free)
@@ -89,7 +87,7 @@ def _on_the_way(trials: Sequence[Trial], measures: Sequence[str], space: Space,
 
 def along(trial: Trial, measures: Sequence[str], free: str, first: int) -> Iterator[tuple[int, list[float]]]:
     """Yield each smaller value of the free variable, from its first, with what the run showed there of these measures."""
-    if trial.state not in ("done", "stopped") or any(m not in trial.curves for m in measures):
+    if trial.state != "done" or any(m not in trial.curves for m in measures):
         return
     for value in range(first, int(trial.settings[free])):
         shown = [trial.curves[m][value - 1] for m in measures]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -25,14 +24,13 @@ from fedpareto.federation.split import deal
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Mechanism, Unprotected, adds_noise
 from fedpareto.privacy import VIEWS, Guarantee, Privacy, epsilon, guarantee, selection_guarantee
-from fedpareto.problem import STOPPED, GoOn, Objective
+from fedpareto.problem import Objective
 from fedpareto.settings import fixed, largest, least, named, searched
 from fedpareto.space import FloatArray, Space, Values, Variable
 
 if TYPE_CHECKING:
     from fedpareto.federation.rounds import Trace
 
-Watch = Callable[[NDArray[np.int64], int, "Trace"], bool]  # rows, a round, what they showed → whether any shall go on
 MEMORY = 4 * 2**30  # bytes that the stacked parameters of a block, their updates and their noise may take
 
 
@@ -147,38 +145,32 @@ class Federation:
         """Train the federations of these settings, name → [n], and return every measure, name → [n]."""
         return self._measured(values, seeds, ())[0]
 
-    def measure_along(self, values: Values, seeds: Sequence[int],
-                      go_on: GoOn | None = None) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return every measure, name → [n], and those of the objectives after every round, name → [n,T].
-
-        go_on is asked after a quarter, half and three quarters of each run. A block trains until all of it is stopped or at its end.
-        """
-        return self._measured(values, seeds, tuple(dict.fromkeys(o.measure for o in self.objectives)), go_on)
+    def measure_along(self, values: Values, seeds: Sequence[int]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        """Return every measure, name → [n], and those of the objectives after every round, name → [n,T]."""
+        return self._measured(values, seeds, tuple(dict.fromkeys(o.measure for o in self.objectives)))
 
     def every_round(self, values: Values, seeds: Sequence[int], names: Sequence[str] | None = None) -> dict[str, FloatArray]:
         """Return measures after every round, name → [n,T]: a run of T rounds is a run of each t < T too. All unless named."""
         asked = _measurable(self.columns(values, len(seeds))) if names is None else names
         return self._measured(values, seeds, tuple(asked))[1]
 
-    def _measured(self, values: Values, seeds: Sequence[int], on_the_way: tuple[str, ...],
-                  go_on: GoOn | None = None) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    def _measured(self, values: Values, seeds: Sequence[int],
+                  on_the_way: tuple[str, ...]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         n = len(seeds)
         columns = self.columns(values, n) | self._unprotected(values, seeds)
-        names, rounds, stopped = _measurable(columns), int(columns["rounds"].max()), np.full(n, np.inf)
+        names, rounds = _measurable(columns), int(columns["rounds"].max())
         out = {name: np.full(n, np.nan) for name in [*names, "diverged_round"]}
         way = {name: np.full((n, rounds), np.nan) for name in on_the_way}
-        watch = None if go_on is None else functools.partial(self._go_on, go_on, columns, on_the_way, stopped)
-        for rows, trace in self._traces(values, columns, seeds, watch):
+        for rows, trace in self._traces(values, columns, seeds):
             mine, trained = {name: column[rows] for name, column in columns.items()}, trace.error.shape[1]
-            ends = np.minimum(mine["rounds"], stopped[rows])
-            lost, cut = trace.diverged <= ends, np.isfinite(stopped[rows])
+            lost = trace.diverged <= mine["rounds"]
             there = mine | {"rounds": np.minimum(mine["rounds"], trained)}
             for name in names:
-                out[name][rows] = np.where(lost | cut, np.nan, MEASURES[name].compute(trace, there))
+                out[name][rows] = np.where(lost, np.nan, MEASURES[name].compute(trace, there))
             out["diverged_round"][rows] = np.where(lost, trace.diverged, np.nan)
-            for name, column in self._way(trace, mine, on_the_way, ends).items():
+            for name, column in self._way(trace, mine, on_the_way, mine["rounds"]).items():
                 way[name][rows, :trained] = column
-        return out if go_on is None else out | {STOPPED: np.where(np.isfinite(stopped), stopped, np.nan)}, way
+        return out, way
 
     def _way(self, trace: Trace, mine: dict[str, FloatArray], names: Sequence[str], ends: FloatArray) -> dict[str, FloatArray]:
         """Return measures after each round of a trace, name → [k,T]; nan beyond each run's end [k] and once it diverged."""
@@ -190,20 +182,6 @@ class Federation:
             for name in names:
                 way[name][:, t] = np.where(beyond, np.nan, MEASURES[name].compute(trace, then))
         return way
-
-    def _go_on(self, go_on: GoOn, columns: dict[str, FloatArray], names: Sequence[str], stopped: FloatArray,
-               rows: NDArray[np.int64], t: int, trace: Trace) -> bool:
-        """Ask which of these rows, t rounds on their way, shall go on; note in stopped [n] which shall not, and say whether any does."""
-        from fedpareto.federation.rounds import checkpoints
-
-        last = columns["rounds"][rows]
-        under_way = (t < last) & (t < stopped[rows]) & ~(trace.diverged <= t)
-        asked = under_way & (checkpoints(last) == t).any(axis=1)
-        if asked.any():
-            mine = {name: column[rows[asked]] for name, column in columns.items()}
-            shown = self._way(_only(trace, asked), mine, names, last[asked])
-            stopped[rows[asked][~go_on(rows[asked], t, shown)]] = t
-        return bool((under_way & (t < stopped[rows])).any())
 
     def columns(self, values: Values, n: int, views: Sequence[str] = VIEWS) -> dict[str, FloatArray]:
         """Return every numeric setting, fixed or searched, and what follows from settings alone, name → [n]; ε for these views."""
@@ -283,8 +261,7 @@ class Federation:
         twin = dataclasses.replace(self, mechanism=Unprotected(), objectives=())
         return {"unprotected_error": twin.measure(values, seeds)["test_error"]}
 
-    def _traces(self, values: Values, columns: dict[str, FloatArray], seeds: Sequence[int],
-                go_on: Watch | None = None) -> Iterator[tuple[NDArray[np.int64], Trace]]:
+    def _traces(self, values: Values, columns: dict[str, FloatArray], seeds: Sequence[int]) -> Iterator[tuple[NDArray[np.int64], Trace]]:
         """Train block by block; yield the rows of each block and what they showed.
 
         A block has one seed on a CPU; on a GPU, rows that repeat the same settings with other seeds join it. It is padded to a
@@ -297,8 +274,7 @@ class Federation:
         for grid in blocks(seeds, rows_at_once, seeds_at_once):  # [S,R] row numbers
             padded = np.stack([np.resize(rows, rows_at_once) for rows in grid])
             keep = np.concatenate([s * padded.shape[1] + np.arange(grid.shape[1]) for s in range(len(grid))])
-            watch = None if go_on is None else functools.partial(_watched, go_on, grid.flatten(), keep)
-            trace = self._train(values, columns, padded, [seeds[rows[0]] for rows in grid], device, watch)
+            trace = self._train(values, columns, padded, [seeds[rows[0]] for rows in grid], device)
             yield grid.flatten(), _only(trace, keep)
 
     def _repeated(self, values: Values, seeds: Sequence[int]) -> bool:
@@ -309,7 +285,7 @@ class Federation:
         return len(set(map(tuple, by_seed.values()))) == 1
 
     def _train(self, values: Values, columns: dict[str, FloatArray], grid: NDArray[np.int64], seeds: Sequence[int],
-               device: str, go_on: Callable[[int, Trace], bool] | None = None) -> Trace:
+               device: str) -> Trace:
         import torch
 
         from fedpareto.federation.rounds import Setup, train
@@ -318,7 +294,7 @@ class Federation:
         settings["sample_ratio"] = torch.from_numpy(columns["sample_ratio"][grid[0]])  # in float32, 0.35 of 10 clients were 3, not 4
         models = [fixed(self.model, lambda v, i=i: values[v.name][i]) for i in grid[0]]  # type: ignore[misc]
         repeats = [Setup(self.data, self.widest, self.training, self.mechanism, seed, self.cost) for seed in seeds]
-        return train(repeats, settings, models, self.slots(seeds), device, go_on)
+        return train(repeats, settings, models, self.slots(seeds), device)
 
     def _numeric(self, columns: Mapping[str, FloatArray]) -> list[str]:
         """Return the names of the columns that are settings of training or mechanism."""
@@ -350,10 +326,6 @@ class Federation:
         room = torch.cuda.get_device_properties(0).total_memory / 2
         rows = max(1, min(self.block, int(room / one)))
         return rows, max(1, int(room / (one * rows)))
-
-
-def _watched(go_on: Watch, rows: NDArray[np.int64], keep: NDArray[np.int64], t: int, trace: Trace) -> bool:
-    return go_on(rows, t, _only(trace, keep))
 
 
 def _only(trace: Trace, rows: NDArray[Any]) -> Trace:

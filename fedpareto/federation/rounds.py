@@ -6,7 +6,7 @@ The federations of a repeat have the same split, clients, mini-batches and noise
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 DIVERGED = 1e4  # an update this many times longer than the model it started from
 CACHE = 8e6  # bytes of parameters that a processor keeps at hand
-CHECKPOINTS = (0.25, 0.5, 0.75)  # shares of a run after which it may be stopped
 
 
 @dataclass(frozen=True)
@@ -60,9 +59,6 @@ class Trace:
     withheld: FloatArray  # [R,T,M] size of the values each client of a round keeps private; nan where none took the place
     diverged: FloatArray  # [R] round in which training diverged, nan where it did not
     parameters: FloatArray  # [R] parameters of the model
-
-
-GoOn = Callable[[int, Trace], bool]  # a round, and what all showed up to it → whether to train on
 
 
 @dataclass(frozen=True)
@@ -108,24 +104,17 @@ class Setup:
         return np.where(picks >= 0, mine[picks], -1)
 
 
-def checkpoints(rounds: FloatArray) -> FloatArray:
-    """Return after which rounds, [n,3], runs of so many rounds [n] are looked at, to see whether they shall go on."""
-    return np.asarray(np.ceil(rounds[:, None] * np.array(CHECKPOINTS)))
-
-
 def train(repeats: Sequence[Setup], values: Mapping[str, Tensor], models: Sequence[Model], slots: int,
-          device: str = "cpu", go_on: GoOn | None = None) -> Trace:
+          device: str = "cpu") -> Trace:
     """Train federations whose settings are values, name → [R], in every repeat; rows come repeat by repeat, [S·R].
 
-    models is each federation's own, all within the widest, repeats[0].model; slots is the largest cohort there can be. go_on is asked at
-    the checkpoints of each federation and may end the training of all: one by one they cannot leave, since the shape of a computation
-    decides its last bits.
+    models is each federation's own, all within the widest, repeats[0].model; slots is the largest cohort there can be.
     """
     setup = repeats[0]
     made = stack(setup.module(setup.model), setup.data.shape, setup.data.classes)
     work = 3 * made.size * len(models) * slots * setup.training.batch_size
     with threads_for(work), precision(setup.training.tf32):
-        return Run(repeats, made, values, models, slots, device).trace(go_on)
+        return Run(repeats, made, values, models, slots, device).trace()
 
 
 class Run:
@@ -183,11 +172,10 @@ class Run:
         """R, of each repeat."""
         return len(self.ratios)
 
-    def trace(self, go_on: GoOn | None = None) -> Trace:
-        """Train all rounds, or until nothing shall go on."""
+    def trace(self) -> Trace:
+        """Train all rounds."""
         last = self.values["rounds"].long()
         lasts, every = set(last.tolist()), self.training.evaluate_every
-        asking = set(checkpoints(last.cpu().numpy()).flatten().tolist()) if go_on else set()
         seen, withheld = [], []
         diverged = torch.full((len(self.repeats), self.federations), torch.nan, device=self.device)
         tally = Tally.start(self.parameters, self.repeats[0].cost)
@@ -200,8 +188,6 @@ class Run:
             seen.append(torch.cat([judged, tally.figures().flatten(1)]))
             withheld.append(tally.withheld())
             tell((t + 1) / int(last.max()))
-            if go_on and t + 1 in asking and not go_on(t + 1, self._told(seen, withheld, diverged)):
-                break
         return self._told(seen, withheld, diverged)
 
     def _told(self, seen: Sequence[Tensor], withheld: Sequence[Tensor], diverged: Tensor) -> Trace:

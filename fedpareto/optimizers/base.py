@@ -18,9 +18,7 @@ class Optimizer(Protocol):
     batches before: which points x [n,d], each measured as y [n,m], the mean of so many runs [n], are to be trained again? It is asked of
     what runs showed on the way too; a trial none of whose points is wanted ends with the trainings that it has (`history.runs`).
 
-    `hopeless(problem, history, seed)` returns None, or a function of points x [n,d], a round t and what their first runs showed in
-    its rounds, [n,t,m] (nan where not judged), that says which of them [n] shall end there (`history.stopped`). In both, each row must
-    be judged by itself.
+    Each row must be judged by itself.
     """
 
     @property

@@ -14,7 +14,7 @@ from fedpareto.optimizers.candidates import climb, pool
 from fedpareto.optimizers.composite import Composite, known, learn, spaced
 from fedpareto.optimizers.improvement import boxes, expected_improvement, probability_within
 from fedpareto.optimizers.random import start
-from fedpareto.optimizers.spending import Hopeless, hopeless, worth_repeating
+from fedpareto.optimizers.spending import worth_repeating
 from fedpareto.optimizers.surrogate import torch_alone
 from fedpareto.problem import Problem, limits, reference
 from fedpareto.settings import least, setting
@@ -45,7 +45,6 @@ class Bayesian:
                                at_least=0, at_most=1, search=False)
     repeat_all: bool = setting(True, help="train every trial as often as the study's repeats say; false: again only while noise may hide "
                                           "that it is on the front", search=False)
-    stop_hopeless: bool = setting(False, help="where rounds are searched, end a run that is not expected to reach the front", search=False)
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         if len(problem.space) == 0:
@@ -69,14 +68,6 @@ class Bayesian:
         if self.repeat_all or len(history) < self.start:
             return np.ones(len(x), dtype=np.bool_)
         return worth_repeating(problem, history, y, runs)
-
-    def hopeless(self, problem: Problem, history: History, seed: int) -> Hopeless | None:
-        """Return what says which runs under way are hopeless; nothing while little is known."""
-        free = getattr(problem, "free", None) in problem.space.names
-        if not (self.stop_hopeless and free) or len(history) < self.start or history.failed.all():
-            return None
-        with torch_alone(seed):
-            return hopeless(problem, history, self.checkpoints)
 
     def _chosen(self, problem: Problem, history: History, n: int, seed: int) -> tuple[FloatArray, list[float], float]:
         """Return points [n,d], each the best once those before it are believed to be as predicted; their gains; the hypervolume so far."""
@@ -105,8 +96,8 @@ class _Score:
         self.limits, self.bounds = limits(objectives), np.minimum(limits(objectives), reference(objectives))
         self.lower, self.upper = boxes(front, reference(objectives))
         gain = self.gain(options)
-        self.hopeless = not (gain > 0).any()
-        worth = self(options) if self.hopeless else self._last_if_taken(options, gain)
+        self.nothing_to_gain = not (gain > 0).any()
+        worth = self(options) if self.nothing_to_gain else self._last_if_taken(options, gain)
         self.leaders = options[np.argsort(-worth, kind="stable")[:LEADERS]]
 
     def gain(self, x: FloatArray) -> FloatArray:
@@ -116,7 +107,7 @@ class _Score:
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """Return the worth [n] of x [n,d]; a point proposed before comes last."""
-        return self._last_if_taken(x, probability_within(*self.model.predict(x), self.bounds) if self.hopeless else self.gain(x))
+        return self._last_if_taken(x, probability_within(*self.model.predict(x), self.bounds) if self.nothing_to_gain else self.gain(x))
 
     def _last_if_taken(self, x: FloatArray, worth: FloatArray) -> FloatArray:
         again = np.array([row.tobytes() in self.taken for row in x], dtype=bool)
@@ -138,7 +129,7 @@ def on_the_way(problem: Problem, point: FloatArray) -> FloatArray:
 def _prolonged(problem: Problem, point: FloatArray, score: _Score) -> FloatArray:
     """Return the point [d] with its run as long as its end is still worth something: the run tells the shorter ones too."""
     free = getattr(problem, "free", None)
-    if free not in problem.space.names or score.hopeless:
+    if free not in problem.space.names or score.nothing_to_gain:
         return point
     place = problem.space.names.index(free)
     longer = np.tile(point, (PATH, 1))

@@ -90,15 +90,10 @@ class Surrogate:
         return self.centre + self.scale * (self.mean + across.T @ self.weights), self.scale * np.sqrt(left)
 
     def believe(self, x: FloatArray) -> Surrogate:
-        """Return the process as if its mean had been measured at x [k,d]."""
-        return self.told(x, self.predict(x)[0])
-
-    def told(self, x: FloatArray, y: FloatArray, share: float = 1.0) -> Surrogate:
-        """Return the process once y [k] was measured at x [k,d], each the mean of this share of the most trainings."""
-        z = (y - self.centre) / self.scale
-        shares = None if self.share is None and share == 1 else np.ones(len(self.inputs)) if self.share is None else self.share
-        return replace(self, inputs=np.vstack([self.inputs, self.features(x)]), targets=np.concatenate([self.targets, z]),
-                       share=None if shares is None else np.concatenate([shares, np.full(len(x), share)]))
+        """Return the process as if its mean had been measured at x [k,d], by most trainings."""
+        z = (self.predict(x)[0] - self.centre) / self.scale
+        share = None if self.share is None else np.concatenate([self.share, np.ones(len(x))])
+        return replace(self, inputs=np.vstack([self.inputs, self.features(x)]), targets=np.concatenate([self.targets, z]), share=share)
 
 
 def fit(space: Space, x: FloatArray, y: FloatArray, noise: bool = True, warp: bool = False,

@@ -113,12 +113,11 @@ def _searched(seen: View) -> Html:
 
 def _times(seen: View) -> str:
     """Return how often each trial was trained, and what that came to where it was not as often as can be."""
-    most, stopped = seen.study.repeats, len(seen.stopped)
+    most = seen.study.repeats
     times = f"{most} time{'s' if most > 1 else ''}"
-    if seen.trainings == most * seen.evaluations and not stopped:
+    if seen.trainings == most * seen.evaluations:
         return times
-    early = f", {stopped} of them not to their last round, as not expected to reach the front" if stopped else ""
-    return f"at most {times}, {seen.trainings} trainings in all{early}"
+    return f"at most {times}, {seen.trainings} trainings in all"
 
 
 def _range(variable: Any) -> str:

@@ -47,7 +47,6 @@ class View:
     curve: tuple[float, ...]  # hypervolume after each finished trial
     recommended: Point | None
     why: str
-    stopped: tuple[Trial, ...] = ()  # that were not expected to reach the front, before their end
     trainings: int = 0  # of all finished trials together
 
     @property
@@ -78,8 +77,7 @@ def view(study: Study, trials: Sequence[Trial]) -> View:
     front = best([p for p in points if p.feasible] or points, objectives)
     chosen, why = recommend(front, objectives)
     return View(study, tuple(points), tuple(front), tuple(t for t in finished if t.state == "failed"),
-                tuple(hypervolumes(known, objectives)), chosen, why, tuple(t for t in finished if t.state == "stopped"),
-                sum(t.runs for t in finished))
+                tuple(hypervolumes(known, objectives)), chosen, why, sum(t.runs for t in finished))
 
 
 def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list[Point]:

@@ -60,7 +60,7 @@ def search_cost(seen: View) -> list[str]:
     if not problem.privacy.private_data:
         return ["The search itself is not counted: it is taken to train on public or made-up data. If it trains on private data, say so "
                 "with private_data = true in [privacy]."]
-    tried = [p.settings for p in seen.points] + [t.settings for t in (*seen.failed, *seen.stopped)]
+    tried = [p.settings for p in seen.points] + [t.settings for t in seen.failed]
     cost: Guarantee | None = problem.search_guarantee(tried, seen.study.repeats)
     if cost is None:
         return ["The search trained on private data with no known bound: what it shows is protected by nothing."]

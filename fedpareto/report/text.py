@@ -80,7 +80,7 @@ def thinned(seen: View, most: int) -> list[Point]:
 def summary(seen: View) -> str:
     """Return one line: evaluations, front, hypervolume and its reference."""
     corner = ", ".join(f"{name} {value:g}" for name, value in seen.reference.items())
-    failed = "".join(f", {len(t)} {how}" for t, how in ((seen.failed, "failed"), (seen.stopped, "stopped early")) if t)
+    failed = f", {len(seen.failed)} failed" if seen.failed else ""
     kept = "" if not seen.front or seen.front[0].feasible else ", none of them within the limits"
     return (f"{seen.evaluations} trials{failed}; {len(seen.front)} on the front{kept}; hypervolume "
             f"{seen.hypervolume:.4f} (reference {corner})")

@@ -34,7 +34,6 @@ class ClosedForm:
     block: int = setting(1_000_000, help="rows measured at once", at_least=1, search=False)
 
     failures = {}  # type: ignore[var-annotated]  # noqa: RUF012
-    free = "rounds"  # one training gives every smaller number of rounds too
 
     def __post_init__(self) -> None:
         for name, kind in (("sigma", Float), ("rounds", Integer), ("sample_ratio", Float)):
@@ -66,10 +65,17 @@ class ClosedForm:
         loss, leakage = self._formula(T, s, q)
         return {"utility_loss": loss * self._jitter(T, s, q, seeds), "leakage": leakage}
 
-    def known(self, values: Values, names: Sequence[str] = ("leakage",)) -> dict[str, FloatArray]:
+    @property
+    def free(self) -> str | None:
+        """The rounds, where they are searched: one training gives every smaller number of rounds too."""
+        return "rounds" if isinstance(self.rounds, Variable) else None
+
+    def known(self, values: Values, names: Sequence[str] | None = None) -> dict[str, FloatArray]:
         """Return what needs no training, name → [n]: leakage, by its formula."""
+        if names is not None and "leakage" not in names:
+            return {}
         n = len(next(iter(values.values()))) if values else 1
-        return {"leakage": self._formula(*self._columns(values, n))[1]} if "leakage" in names else {}
+        return {"leakage": self._formula(*self._columns(values, n))[1]}
 
     def every_round(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]:
         """Return each measure after each round, name → [n,T], nan after the last one asked for."""
