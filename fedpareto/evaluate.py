@@ -28,9 +28,7 @@ def here(problem: Problem, trials: Sequence[Trial], seed: int) -> Iterator[Seque
             yield _results(problem, waiting[i : i + problem.block], repeat, seed)
 
 
-def _results(
-    problem: Problem, trials: Sequence[Trial], repeat: int, seed: int
-) -> list[Result]:
+def _results(problem: Problem, trials: Sequence[Trial], repeat: int, seed: int) -> list[Result]:
     """Measure one block; if it fails as a whole, halve it until the culprit stands alone."""
     values = {name: [t.settings[name] for t in trials] for name in problem.space.names}
     seeds = [derive(seed, "repeat", repeat)] * len(trials)

@@ -30,11 +30,18 @@ def database(study: Study, db: str | Path | None = None) -> Path:
     if db is not None:
         return Path(db)
     if study.path is None:
-        raise StoreError(f"study {study.name}: a study without a file needs a database, found none. Pass db=...")
+        raise StoreError(
+            f"study {study.name}: a study without a file needs a database, found none. Pass db=..."
+        )
     return study.path.with_suffix(".db")
 
 
-def run(study: Study, db: str | Path | None = None, evaluate: Evaluate = here, watch: Watch = lambda store: None) -> Store:
+def run(
+    study: Study,
+    db: str | Path | None = None,
+    evaluate: Evaluate = here,
+    watch: Watch = lambda store: None,
+) -> Store:
     """Run a study to its budget, from wherever its rows stand, and return the store."""
     check = getattr(study.problem, "check", None)
     if check:
@@ -90,7 +97,9 @@ def again(study: Study, store: Store, history: History, trials: Sequence[Trial])
     x, y = np.vstack([so_far.x, so_far.free_x]), np.vstack([so_far.y, so_far.free_y])
     of = np.concatenate([np.arange(len(trials)), so_far.free_of])
     with one_thread():
-        wanted = _said(rule(study.problem, history, x, y, so_far.runs[of]), len(x), "worth_repeating")
+        wanted = _said(
+            rule(study.problem, history, x, y, so_far.runs[of]), len(x), "worth_repeating"
+        )
     return [bool(wanted[of == i].any()) for i in range(len(trials))]
 
 
@@ -98,7 +107,9 @@ def _said(answer: Any, n: int, method: str) -> NDArray[np.bool_]:
     """Return what an optimizer's method said of n rows."""
     said = np.asarray(answer)
     if said.shape != (n,) or said.dtype != np.bool_:
-        raise SettingError(f"optimizer: {method} must answer true or false for each of {n} rows, found {said.dtype} of shape {said.shape}.")
+        raise SettingError(
+            f"optimizer: {method} must answer true or false for each of {n} rows, found {said.dtype} of shape {said.shape}."
+        )
     return said
 
 
@@ -135,11 +146,19 @@ def settings_of(study: Study, x: FloatArray) -> list[dict[str, Any]]:
 def preferred(study: Study, store: Store, weights: Sequence[float]) -> dict[str, Any]:
     """Return the settings that Pareto set learning (Kang 2023, Algorithm 3) holds best for a preference, a weight per objective."""
     names = [o.name for o in study.problem.objectives]
-    if len(weights) != len(names) or not all(0 <= w < math.inf for w in weights) or sum(weights) <= 0:
-        raise SettingError(f"--at: must be a weight of at least 0 for each of {', '.join(names)}, one above 0, found {list(weights)}.")
+    if (
+        len(weights) != len(names)
+        or not all(0 <= w < math.inf for w in weights)
+        or sum(weights) <= 0
+    ):
+        raise SettingError(
+            f"--at: must be a weight of at least 0 for each of {', '.join(names)}, one above 0, found {list(weights)}."
+        )
     learner = study.optimizer if isinstance(study.optimizer, Psl) else Psl()
     with one_thread():
-        x = learner.pareto_set(study.problem, known(study, store), study.seed, np.array([weights], dtype=np.float64))
+        x = learner.pareto_set(
+            study.problem, known(study, store), study.seed, np.array([weights], dtype=np.float64)
+        )
     return settings_of(study, x)[0]
 
 
@@ -149,16 +168,26 @@ def verify(study: Study, store: Store) -> Iterator[str]:
     for batch in range(-(-len(trials) // size)):
         proposed = points(study, history.before(batch))
         stored = trials[batch * size : (batch + 1) * size]
-        for trial, point, settings in zip(stored, proposed, settings_of(study, proposed), strict=False):
-            if trial.batch != batch or trial.point != tuple(point.tolist()) or trial.settings != settings:
+        for trial, point, settings in zip(
+            stored, proposed, settings_of(study, proposed), strict=False
+        ):
+            if (
+                trial.batch != batch
+                or trial.point != tuple(point.tolist())
+                or trial.settings != settings
+            ):
                 yield f"trial {trial.number}: must be {settings}, found {trial.settings}"
         yield from _trained_otherwise(study, store, history.before(batch), stored)
 
 
-def _trained_otherwise(study: Study, store: Store, history: History, trials: Sequence[Trial]) -> Iterator[str]:
+def _trained_otherwise(
+    study: Study, store: Store, history: History, trials: Sequence[Trial]
+) -> Iterator[str]:
     """Yield a line for each trial of a batch that was trained more or less often than the optimizer wants."""
     for runs in range(1, store.repeats):
         asked = [t for t in trials if t.state in ("done", "failed") and t.runs >= runs]
-        for trial, more in zip(asked, again(study, store, history, [replace(t, runs=runs) for t in asked]), strict=True):
+        for trial, more in zip(
+            asked, again(study, store, history, [replace(t, runs=runs) for t in asked]), strict=True
+        ):
             if more != (trial.runs > runs):
                 yield f"trial {trial.number}: must {'' if more else 'not '}be trained again after {runs} times, found {trial.runs}"

@@ -37,9 +37,13 @@ class Objective:
         for key in ("limit", "penalty", "reference"):
             value = getattr(self, key)
             if value is not None and not math.isfinite(value):
-                raise SettingError(f"objective {self.name}: {key} must be a finite number, found {value}.")
+                raise SettingError(
+                    f"objective {self.name}: {key} must be a finite number, found {value}."
+                )
         if self.penalty < 0:
-            raise SettingError(f"objective {self.name}: penalty must be at least 0, found {self.penalty}.")
+            raise SettingError(
+                f"objective {self.name}: penalty must be at least 0, found {self.penalty}."
+            )
 
 
 class Problem(Protocol):

@@ -30,7 +30,9 @@ class Trial:
     spread: dict[str, float] = field(default_factory=dict)  # standard deviation over repeats
     error: str | None = None
     repeats_left: tuple[int, ...] = ()
-    curves: dict[str, list[float]] = field(default_factory=dict)  # measure → after 1, 2, … rounds; nan where not judged
+    curves: dict[str, list[float]] = field(
+        default_factory=dict
+    )  # measure → after 1, 2, … rounds; nan where not judged
     runs: int = 0  # trainings so far; of a finished trial, those that the means are of
 
 
@@ -48,29 +50,53 @@ class Result:
 def known_of(problem: Problem, trials: Sequence[Trial]) -> History:
     """Return what finished trials, and their runs on the way, tell of a problem's objectives."""
     done = [t for t in trials if t.state != "pending"]
-    return history_of(done, [o.measure for o in problem.objectives], problem.space, getattr(problem, "free", None))
+    return history_of(
+        done, [o.measure for o in problem.objectives], problem.space, getattr(problem, "free", None)
+    )
 
 
-def history_of(trials: Sequence[Trial], measures: Sequence[str], space: Space | None = None, free: str | None = None) -> History:
+def history_of(
+    trials: Sequence[Trial],
+    measures: Sequence[str],
+    space: Space | None = None,
+    free: str | None = None,
+) -> History:
     """Return finished trials as a history; one that failed has nan for objectives.
 
     Where a variable of the space is free along a run, the history also holds what runs showed on the way.
     """
     n = len(trials)
-    x = np.array([t.point for t in trials], dtype=np.float64).reshape(n, len(trials[0].point) if trials else len(space or ()))
-    rows = [[t.measures.get(m, math.nan) if t.state == "done" else math.nan for m in measures] for t in trials]
+    x = np.array([t.point for t in trials], dtype=np.float64).reshape(
+        n, len(trials[0].point) if trials else len(space or ())
+    )
+    rows = [
+        [t.measures.get(m, math.nan) if t.state == "done" else math.nan for m in measures]
+        for t in trials
+    ]
     y = np.array(rows, dtype=np.float64).reshape(n, len(measures))
-    apart = [[t.spread.get(m, math.nan) if t.state == "done" and t.runs > 1 else math.nan for m in measures] for t in trials]
-    batch, runs = (np.array(column, dtype=np.int64) for column in ([t.batch for t in trials], [max(1, t.runs) for t in trials]))
-    history = History(x, y, batch, runs=runs, spread=np.array(apart, dtype=np.float64).reshape(y.shape))
+    apart = [
+        [
+            t.spread.get(m, math.nan) if t.state == "done" and t.runs > 1 else math.nan
+            for m in measures
+        ]
+        for t in trials
+    ]
+    batch, runs = (
+        np.array(column, dtype=np.int64)
+        for column in ([t.batch for t in trials], [max(1, t.runs) for t in trials])
+    )
+    history = History(
+        x, y, batch, runs=runs, spread=np.array(apart, dtype=np.float64).reshape(y.shape)
+    )
     if space is None or free is None or free not in space.names:
         return history
     free_x, free_y, free_of = _on_the_way(trials, measures, space, free)
     return replace(history, free_x=free_x, free_y=free_y, free_of=free_of)
 
 
-def _on_the_way(trials: Sequence[Trial], measures: Sequence[str], space: Space,
-                free: str) -> tuple[FloatArray, FloatArray, NDArray[np.int64]]:
+def _on_the_way(
+    trials: Sequence[Trial], measures: Sequence[str], space: Space, free: str
+) -> tuple[FloatArray, FloatArray, NDArray[np.int64]]:
     """Return what runs showed at smaller values of the free variable: points [e,d], objectives [e,m], trials [e]."""
     place = space.names.index(free)
     points, values, of = [], [], []
@@ -81,11 +107,16 @@ def _on_the_way(trials: Sequence[Trial], measures: Sequence[str], space: Space,
             points.append(point)
             values.append(shown)
             of.append(i)
-    return (np.array(points, dtype=np.float64).reshape(-1, len(space)), np.array(values, dtype=np.float64).reshape(-1, len(measures)),
-            np.array(of, dtype=np.int64))
+    return (
+        np.array(points, dtype=np.float64).reshape(-1, len(space)),
+        np.array(values, dtype=np.float64).reshape(-1, len(measures)),
+        np.array(of, dtype=np.int64),
+    )
 
 
-def along(trial: Trial, measures: Sequence[str], free: str, first: int) -> Iterator[tuple[int, list[float]]]:
+def along(
+    trial: Trial, measures: Sequence[str], free: str, first: int
+) -> Iterator[tuple[int, list[float]]]:
     """Yield each smaller value of the free variable, from its first, with what the run showed there of these measures."""
     if trial.state != "done" or any(m not in trial.curves for m in measures):
         return
@@ -97,19 +128,28 @@ def along(trial: Trial, measures: Sequence[str], free: str, first: int) -> Itera
 
 def read_curves(text: str | None) -> dict[str, list[float]]:
     """Return curves as JSON holds them."""
-    return {name: [math.nan if v is None else v for v in values] for name, values in json.loads(text or "{}").items()}
+    return {
+        name: [math.nan if v is None else v for v in values]
+        for name, values in json.loads(text or "{}").items()
+    }
 
 
 def write_curves(curves: Mapping[str, Sequence[float]]) -> str | None:
     """Return curves as JSON, None for none."""
-    rows = {name: [float(v) if math.isfinite(v) else None for v in values] for name, values in curves.items()}
+    rows = {
+        name: [float(v) if math.isfinite(v) else None for v in values]
+        for name, values in curves.items()
+    }
     return json.dumps(rows) if rows else None
 
 
 def mean_curves(repeats: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:
     """Return the mean over repeats after every round."""
     names = [name for name in repeats[0] if all(name in r for r in repeats)]
-    return {name: [mean(values) for values in zip(*(r[name] for r in repeats), strict=False)] for name in names}
+    return {
+        name: [mean(values) for values in zip(*(r[name] for r in repeats), strict=False)]
+        for name in names
+    }
 
 
 def mean(values: Sequence[float]) -> float:

@@ -69,7 +69,9 @@ def finished(db: Path) -> Path:
 @contextlib.contextmanager
 def process(script: str, *words: object) -> Iterator[subprocess.Popen[str]]:
     """Run a script in another process, past the line in which it says that it is ready."""
-    code = "import sys\nfrom fedpareto.store import *\n" + textwrap.dedent(script)
+    names = ("import json, sqlite3, sys, time", "from fedpareto.errors import *", "from fedpareto.store import *",
+             "from fedpareto.trials import Result")
+    code = "\n".join([*names, textwrap.dedent(script)])
     with subprocess.Popen([sys.executable, "-c", code, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           text=True) as other:
         assert other.stdout is not None

@@ -19,4 +19,14 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     "random": Random,
 }
 
-__all__ = ["OPTIMIZERS", "Bayesian", "FedMoeac", "Grid", "Nsga2", "Optimizer", "Psl", "QLogNehvi", "Random"]
+__all__ = [
+    "OPTIMIZERS",
+    "Bayesian",
+    "FedMoeac",
+    "Grid",
+    "Nsga2",
+    "Optimizer",
+    "Psl",
+    "QLogNehvi",
+    "Random",
+]

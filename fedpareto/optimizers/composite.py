@@ -60,7 +60,9 @@ class Composite:
 
     def believe(self, x: FloatArray) -> Composite:
         """Return the model as if its means had been measured at x [n,d]."""
-        return replace(self, learned={j: surrogate.believe(x) for j, surrogate in self.learned.items()})
+        return replace(
+            self, learned={j: surrogate.believe(x) for j, surrogate in self.learned.items()}
+        )
 
 
 def learn(problem: Problem, history: History, checkpoints: int = 0) -> Composite:
@@ -74,7 +76,13 @@ def learn(problem: Problem, history: History, checkpoints: int = 0) -> Composite
     for j in np.flatnonzero(np.isnan(given).any(axis=0)):
         y = np.concatenate([filled(history.y)[:, j], history.free_y[free, j]])
         keep = np.isfinite(y)
-        learned[int(j)] = fit(problem.space, x[keep], compressed(y[keep], bound[j]), warp=True, runs=history.runs[run[keep]])
+        learned[int(j)] = fit(
+            problem.space,
+            x[keep],
+            compressed(y[keep], bound[j]),
+            warp=True,
+            runs=history.runs[run[keep]],
+        )
     return Composite(problem, learned)
 
 
@@ -92,7 +100,13 @@ def spaced(history: History, count: int, even: bool = False) -> NDArray[np.int64
     rows = [np.empty(0, dtype=np.int64)]
     for trial in np.unique(history.free_of) if count else ():
         mine = np.flatnonzero(history.free_of == trial)
-        apart = np.abs(history.free_x[mine] - history.x[trial]).sum(axis=1)  # they differ in the free variable only
-        places = np.linspace(1, len(mine), count) if even else np.geomspace(1, len(mine) + 1, count + 1)[:-1]
+        apart = np.abs(history.free_x[mine] - history.x[trial]).sum(
+            axis=1
+        )  # they differ in the free variable only
+        places = (
+            np.linspace(1, len(mine), count)
+            if even
+            else np.geomspace(1, len(mine) + 1, count + 1)[:-1]
+        )
         rows.append(mine[np.argsort(-apart, kind="stable")][np.unique(places.astype(np.int64)) - 1])
     return np.concatenate(rows)

@@ -21,15 +21,25 @@ class Grid:
     Points come in an order that jumps about the grid, so that part of it is spread too. After the last, a Sobol sequence goes on.
     """
 
-    points: int = setting(5, help="values per variable; a choice has all of its own", at_least=1, at_most=100_000, search=False)
-    batch: int = setting(20, help="points proposed at once", at_least=1, at_most=100_000, search=False)
+    points: int = setting(
+        5,
+        help="values per variable; a choice has all of its own",
+        at_least=1,
+        at_most=100_000,
+        search=False,
+    )
+    batch: int = setting(
+        20, help="points proposed at once", at_least=1, at_most=100_000, search=False
+    )
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         space, done = problem.space, len(history)
         values = [self._values(v, getattr(problem, "free", None)) for v in space.variables]
         total = math.prod(len(v) for v in values)
         rows = _jumping(done, min(done + n, total), total)
-        x = np.array([[v[i] for v, i in zip(values, _places(row, values), strict=True)] for row in rows]).reshape(len(rows), len(space))
+        x = np.array(
+            [[v[i] for v, i in zip(values, _places(row, values), strict=True)] for row in rows]
+        ).reshape(len(rows), len(space))
         rest = start("sobol", len(space), n - len(rows), seed, skip=max(0, done - total))
         return np.vstack([x, _at_largest(space, rest, getattr(problem, "free", None))])
 

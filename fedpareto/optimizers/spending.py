@@ -17,7 +17,9 @@ SURE = 2.0  # standard errors by which something may be better than it looks
 ROUNDING = 1e-9  # of a value, below which its spread is not noise
 
 
-def worth_repeating(problem: Problem, history: History, y: FloatArray, runs: NDArray[np.int64]) -> NDArray[np.bool_]:
+def worth_repeating(
+    problem: Problem, history: History, y: FloatArray, runs: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Say which rows of y [n,m], means of so many runs [n], are on the front or could be, were they two standard errors better.
 
     So long as the noise is not known, all that was measured is; without noise, nothing.
@@ -35,8 +37,16 @@ def noise_of(problem: Problem, history: History) -> FloatArray:
     told = np.isfinite(history.spread).all(axis=1)
     freedom, spread = history.runs[told] - 1, history.spread[told]
     spread = np.where(spread > ROUNDING * np.abs(history.y[told]), spread, 0.0)
-    pooled = np.sqrt((freedom[:, None] * spread**2).sum(axis=0) / freedom.sum()) if told.any() else np.full(history.y.shape[1], np.nan)
-    return np.where(np.isnan(known(problem, history.x[:1])).any(axis=0), pooled, 0.0) if len(history) else pooled
+    pooled = (
+        np.sqrt((freedom[:, None] * spread**2).sum(axis=0) / freedom.sum())
+        if told.any()
+        else np.full(history.y.shape[1], np.nan)
+    )
+    return (
+        np.where(np.isnan(known(problem, history.x[:1])).any(axis=0), pooled, 0.0)
+        if len(history)
+        else pooled
+    )
 
 
 def front_of(objectives: Sequence[Objective], history: History) -> FloatArray:
@@ -46,7 +56,9 @@ def front_of(objectives: Sequence[Objective], history: History) -> FloatArray:
     return y[nondominated(y)]
 
 
-def reaching(objectives: Sequence[Objective], front: FloatArray, y: FloatArray) -> NDArray[np.bool_]:
+def reaching(
+    objectives: Sequence[Objective], front: FloatArray, y: FloatArray
+) -> NDArray[np.bool_]:
     """Say which rows of y [n,m] are within limits and not beaten by the front [k,m]; to equal it is not enough."""
     beaten = np.any(np.all(front[None] <= y[:, None], axis=2), axis=1)
     return np.asarray((y <= limits(objectives)).all(axis=1) & ~beaten)

@@ -49,7 +49,9 @@ class Surrogate:
     centre: float
     scale: float
     bends: tuple[FloatArray, FloatArray] | None = None  # [f] and [f], how each input is warped
-    share: FloatArray | None = None  # [n], the trainings of each measurement as a share of the most; all have as many if left out
+    share: FloatArray | None = (
+        None  # [n], the trainings of each measurement as a share of the most; all have as many if left out
+    )
 
     @property
     def noise(self) -> float:
@@ -65,7 +67,9 @@ class Surrogate:
     def root(self) -> FloatArray:
         """The lower triangular root [n,n] of the covariance of what was measured."""
         noise = self.variance if self.share is None else self.variance / self.share
-        noisy = self.covariance(self.inputs, self.inputs) + (noise + 1e-8) * np.eye(len(self.inputs))
+        noisy = self.covariance(self.inputs, self.inputs) + (noise + 1e-8) * np.eye(
+            len(self.inputs)
+        )
         return np.asarray(cholesky(noisy, lower=True))
 
     @cached_property
@@ -80,24 +84,41 @@ class Surrogate:
 
     def features(self, x: FloatArray) -> FloatArray:
         """Return the inputs [k,f] that stand for x [k,d]."""
-        return features(self.space, x) if self.bends is None else warped(features(self.space, x), *self.bends)
+        return (
+            features(self.space, x)
+            if self.bends is None
+            else warped(features(self.space, x), *self.bends)
+        )
 
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return mean [k] and standard deviation [k] of what would be measured without noise at x [k,d]."""
         across = self.covariance(self.inputs, self.features(x))
         explained = solve_triangular(self.root, across, lower=True)
         left = np.maximum(self.height - (explained**2).sum(axis=0), 1e-12)
-        return self.centre + self.scale * (self.mean + across.T @ self.weights), self.scale * np.sqrt(left)
+        return self.centre + self.scale * (
+            self.mean + across.T @ self.weights
+        ), self.scale * np.sqrt(left)
 
     def believe(self, x: FloatArray) -> Surrogate:
         """Return the process as if its mean had been measured at x [k,d], by most trainings."""
         z = (self.predict(x)[0] - self.centre) / self.scale
         share = None if self.share is None else np.concatenate([self.share, np.ones(len(x))])
-        return replace(self, inputs=np.vstack([self.inputs, self.features(x)]), targets=np.concatenate([self.targets, z]), share=share)
+        return replace(
+            self,
+            inputs=np.vstack([self.inputs, self.features(x)]),
+            targets=np.concatenate([self.targets, z]),
+            share=share,
+        )
 
 
-def fit(space: Space, x: FloatArray, y: FloatArray, noise: bool = True, warp: bool = False,
-        runs: NDArray[np.int64] | None = None) -> Surrogate:
+def fit(
+    space: Space,
+    x: FloatArray,
+    y: FloatArray,
+    noise: bool = True,
+    warp: bool = False,
+    runs: NDArray[np.int64] | None = None,
+) -> Surrogate:
     """Fit a process to y [n] at x [n,d] by maximum a posteriori; without noise it passes through every value.
 
     Each value is the mean of as many trainings as runs [n] says: the fewer, the more noise it has and the less it weighs.
@@ -120,24 +141,56 @@ def fit(space: Space, x: FloatArray, y: FloatArray, noise: bool = True, warp: bo
     seen_x, seen_z = torch.from_numpy(inputs[seen]), torch.from_numpy(targets[seen])[:, None]
     prior = LogNormalPrior(0.0, 0.75**0.5)
     f = inputs.shape[1]
-    bend: Any = Warp(f, list(range(f)), concentration0_prior=prior, concentration1_prior=prior) if warp else None
+    bend: Any = (
+        Warp(f, list(range(f)), concentration0_prior=prior, concentration1_prior=prior)
+        if warp
+        else None
+    )
     share = None if runs is None or not noise or (runs == runs[0]).all() else runs / runs.max()
     matern = get_covar_module_with_dim_scaled_prior(inputs.shape[1], use_rbf_kernel=False)
     kernel = ScaleKernel(matern, outputscale_prior=GammaPrior(2.0, 0.15))
-    model = SingleTaskGP(seen_x, seen_z, None if noise else torch.full_like(seen_z, 1e-6), covar_module=kernel, outcome_transform=None,
-                         input_transform=bend, likelihood=None if share is None else _weighed(share[seen]))
+    model = SingleTaskGP(
+        seen_x,
+        seen_z,
+        None if noise else torch.full_like(seen_z, 1e-6),
+        covar_module=kernel,
+        outcome_transform=None,
+        input_transform=bend,
+        likelihood=None if share is None else _weighed(share[seen]),
+    )
     if not level and inputs.shape[1]:
         try:
-            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer_kwargs={"options": {"maxiter": STEPS}})
-        except Exception as error:  # BoTorch found no step that succeeds: the process stays as its priors have it
-            logging.getLogger("fedpareto").info("a Gaussian process could not be fitted to %d rows: %s", len(seen), error)
+            fit_gpytorch_mll(
+                ExactMarginalLogLikelihood(model.likelihood, model),
+                optimizer_kwargs={"options": {"maxiter": STEPS}},
+            )
+        except (
+            Exception
+        ) as error:  # BoTorch found no step that succeeds: the process stays as its priors have it
+            logging.getLogger("fedpareto").info(
+                "a Gaussian process could not be fitted to %d rows: %s", len(seen), error
+            )
     lengths = matern.lengthscale.detach().numpy()[0].astype(np.float64)
     bends = None
     if bend is not None:
-        bends = bend.concentration1.detach().numpy().reshape(f), bend.concentration0.detach().numpy().reshape(f)
+        bends = (
+            bend.concentration1.detach().numpy().reshape(f),
+            bend.concentration0.detach().numpy().reshape(f),
+        )
         inputs = warped(inputs, *bends)
-    return Surrogate(space, inputs, targets, lengths, float(kernel.outputscale), float(model.mean_module.constant),
-                     float(model.likelihood.noise.mean()), centre, scale, bends, share=share)
+    return Surrogate(
+        space,
+        inputs,
+        targets,
+        lengths,
+        float(kernel.outputscale),
+        float(model.mean_module.constant),
+        float(model.likelihood.noise.mean()),
+        centre,
+        scale,
+        bends,
+        share=share,
+    )
 
 
 def _weighed(share: FloatArray) -> Any:
@@ -159,8 +212,12 @@ def warped(x: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
 
 def features(space: Space, x: FloatArray) -> FloatArray:
     """Return the points x [n,d] with each unordered choice as one column per value, [n,f]."""
-    columns = [np.eye(v.size)[np.minimum((x[:, j] * v.size).astype(np.int64), v.size - 1)] if _unordered(v) else x[:, j : j + 1]
-               for j, v in enumerate(space.variables)]
+    columns = [
+        np.eye(v.size)[np.minimum((x[:, j] * v.size).astype(np.int64), v.size - 1)]
+        if _unordered(v)
+        else x[:, j : j + 1]
+        for j, v in enumerate(space.variables)
+    ]
     return np.ascontiguousarray(np.hstack(columns)) if columns else np.empty((len(x), 0))
 
 
@@ -172,7 +229,10 @@ def sloped(space: Space, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         slope = np.ones_like(column)
         if _unordered(v):
             off = column * v.size - (np.arange(v.size) + 0.5)
-            column, slope = np.maximum(1 - np.abs(off), 0), -v.size * np.sign(off) * (np.abs(off) < 1)
+            column, slope = (
+                np.maximum(1 - np.abs(off), 0),
+                -v.size * np.sign(off) * (np.abs(off) < 1),
+            )
         columns.append(column)
         slopes.append(slope)
     return np.hstack(columns), np.hstack(slopes)
@@ -184,7 +244,11 @@ def widths(space: Space) -> list[int]:
 
 
 def _unordered(variable: Variable) -> TypeGuard[Choice]:
-    return isinstance(variable, Choice) and variable.size > 2 and not all(isinstance(c, int | float) for c in variable.choices)
+    return (
+        isinstance(variable, Choice)
+        and variable.size > 2
+        and not all(isinstance(c, int | float) for c in variable.choices)
+    )
 
 
 def filled(y: FloatArray) -> FloatArray:

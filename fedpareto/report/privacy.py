@@ -8,8 +8,11 @@ from typing import Any
 from fedpareto.privacy import VIEWS, Guarantee, rounded_up
 from fedpareto.report.points import Point, View
 
-SEEN_BY = {"server": "a server that sees each upload", "secagg": "a server that sees sums and knows who took part",
-           "release": "anyone who sees the models, participation being secret"}
+SEEN_BY = {
+    "server": "a server that sees each upload",
+    "secagg": "a server that sees sums and knows who took part",
+    "release": "anyone who sees the models, participation being secret",
+}
 
 
 def guarantee_of(seen: View, point: Point, view: str | None = None) -> Guarantee | None:
@@ -49,8 +52,14 @@ def promises(seen: View, point: Point) -> list[str]:
         return []
     promised = guarantee_of(seen, point)
     if promised is None:
-        return ["No true ε is promised: no noise is added, or no bound is known for these weights. A proxy is not a guarantee."]
-    others = [f"{epsilon_text(point.measures.get(f'epsilon_{view}'))} for {SEEN_BY[view]}" for view in VIEWS if view != headline(seen)]
+        return [
+            "No true ε is promised: no noise is added, or no bound is known for these weights. A proxy is not a guarantee."
+        ]
+    others = [
+        f"{epsilon_text(point.measures.get(f'epsilon_{view}'))} for {SEEN_BY[view]}"
+        for view in VIEWS
+        if view != headline(seen)
+    ]
     return [promised.statement(), *promised.notes, f"The same point has ε {' and '.join(others)}."]
 
 
@@ -58,13 +67,20 @@ def search_cost(seen: View) -> list[str]:
     """Say what choosing among many trained candidates costs, or that it is not counted."""
     problem: Any = seen.study.problem
     if not problem.privacy.private_data:
-        return ["The search itself is not counted: it is taken to train on public or made-up data. If it trains on private data, say so "
-                "with private_data = true in [privacy]."]
+        return [
+            "The search itself is not counted: it is taken to train on public or made-up data. If it trains on private data, say so "
+            "with private_data = true in [privacy]."
+        ]
     tried = [p.settings for p in seen.points] + [t.settings for t in seen.failed]
     cost: Guarantee | None = problem.search_guarantee(tried, seen.study.repeats)
     if cost is None:
-        return ["The search trained on private data with no known bound: what it shows is protected by nothing."]
-    return [f"The search trained on private data. All of it together: {cost.statement()}", *cost.notes]
+        return [
+            "The search trained on private data with no known bound: what it shows is protected by nothing."
+        ]
+    return [
+        f"The search trained on private data. All of it together: {cost.statement()}",
+        *cost.notes,
+    ]
 
 
 def as_data(seen: View) -> dict[str, Any]:
@@ -73,5 +89,9 @@ def as_data(seen: View) -> dict[str, Any]:
     if view is None:
         return {}
     promised = None if point is None else guarantee_of(seen, point)
-    return {"view": view, "statement": promised.statement() if promised else None, "delta": promised.delta if promised else None,
-            "notes": statements(seen)}
+    return {
+        "view": view,
+        "statement": promised.statement() if promised else None,
+        "delta": promised.delta if promised else None,
+        "notes": statements(seen),
+    }
