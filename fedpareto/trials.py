@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.history import History
-from fedpareto.problem import Problem
+from fedpareto.problem import Problem, free_variable
 from fedpareto.settings import least
 from fedpareto.space import FloatArray, Space
 
@@ -50,9 +50,8 @@ class Result:
 def known_of(problem: Problem, trials: Sequence[Trial]) -> History:
     """Return what finished trials, and their runs on the way, tell of a problem's objectives."""
     done = [t for t in trials if t.state != "pending"]
-    return history_of(
-        done, [o.measure for o in problem.objectives], problem.space, getattr(problem, "free", None)
-    )
+    measures = [o.measure for o in problem.objectives]
+    return history_of(done, measures, problem.space, free_variable(problem))
 
 
 def history_of(
@@ -63,47 +62,45 @@ def history_of(
 ) -> History:
     """Return finished trials as a history; one that failed has nan for objectives.
 
-    Where a variable of the space is free along a run, the history also holds what runs showed on the way.
+    With a space and the variable in it along which a run tells shorter ones, the history also holds
+    what runs showed on the way.
     """
     n = len(trials)
-    x = np.array([t.point for t in trials], dtype=np.float64).reshape(
-        n, len(trials[0].point) if trials else len(space or ())
-    )
-    rows = [
-        [t.measures.get(m, math.nan) if t.state == "done" else math.nan for m in measures]
-        for t in trials
-    ]
-    y = np.array(rows, dtype=np.float64).reshape(n, len(measures))
-    apart = [
-        [
-            t.spread.get(m, math.nan) if t.state == "done" and t.runs > 1 else math.nan
-            for m in measures
-        ]
-        for t in trials
-    ]
-    batch, runs = (
-        np.array(column, dtype=np.int64)
-        for column in ([t.batch for t in trials], [max(1, t.runs) for t in trials])
-    )
+    m = len(measures)
+    d = len(trials[0].point) if trials else len(space or ())
+    means = [_values(t.measures, measures, t.state == "done") for t in trials]
+    spreads = [_values(t.spread, measures, t.state == "done" and t.runs > 1) for t in trials]
     history = History(
-        x, y, batch, runs=runs, spread=np.array(apart, dtype=np.float64).reshape(y.shape)
+        np.array([t.point for t in trials], dtype=np.float64).reshape(n, d),
+        np.array(means, dtype=np.float64).reshape(n, m),
+        np.array([t.batch for t in trials], dtype=np.int64),
+        runs=np.array([max(1, t.runs) for t in trials], dtype=np.int64),
+        spread=np.array(spreads, dtype=np.float64).reshape(n, m),
     )
-    if space is None or free is None or free not in space.names:
+    if space is None or free is None:
         return history
     free_x, free_y, free_of = _on_the_way(trials, measures, space, free)
     return replace(history, free_x=free_x, free_y=free_y, free_of=free_of)
 
 
+def _values(held: Mapping[str, float], names: Sequence[str], valid: bool) -> list[float]:
+    """Return the named values; nan for one that is not there, and for all where they do not count."""
+    return [held.get(name, math.nan) if valid else math.nan for name in names]
+
+
 def _on_the_way(
     trials: Sequence[Trial], measures: Sequence[str], space: Space, free: str
 ) -> tuple[FloatArray, FloatArray, NDArray[np.int64]]:
-    """Return what runs showed at smaller values of the free variable: points [e,d], objectives [e,m], trials [e]."""
+    """Return what runs showed before their end: points [e,d], objectives [e,m], trials [e]."""
     place = space.names.index(free)
-    points, values, of = [], [], []
+    variable = space.variables[place]
+    points = []
+    values = []
+    of = []
     for i, trial in enumerate(trials):
-        for value, shown in along(trial, measures, free, int(least(space.variables[place]))):
+        for value, shown in along(trial, measures, free, int(least(variable))):
             point = list(trial.point)
-            point[place] = space.variables[place].encode(value)
+            point[place] = variable.encode(value)
             points.append(point)
             values.append(shown)
             of.append(i)
@@ -117,7 +114,7 @@ def _on_the_way(
 def along(
     trial: Trial, measures: Sequence[str], free: str, first: int
 ) -> Iterator[tuple[int, list[float]]]:
-    """Yield each smaller value of the free variable, from its first, with what the run showed there of these measures."""
+    """Yield each length, from the first, that a run passed on its way, and its measures there."""
     if trial.state != "done" or any(m not in trial.curves for m in measures):
         return
     for value in range(first, int(trial.settings[free])):

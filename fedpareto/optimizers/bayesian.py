@@ -16,7 +16,7 @@ from fedpareto.optimizers.improvement import boxes, expected_improvement, probab
 from fedpareto.optimizers.random import start
 from fedpareto.optimizers.spending import worth_repeating
 from fedpareto.optimizers.surrogate import torch_alone
-from fedpareto.problem import Problem, limits, reference
+from fedpareto.problem import Problem, free_variable, limits, reference
 from fedpareto.settings import least, setting
 from fedpareto.space import FloatArray
 
@@ -177,9 +177,9 @@ class _Score:
 
 
 def on_the_way(problem: Problem, point: FloatArray) -> FloatArray:
-    """Return the point [d] and, where a variable is free along its run, a few at smaller values of it: [k,d]."""
-    free = getattr(problem, "free", None)
-    if free not in problem.space.names:
+    """Return the point [d] and, where a run tells shorter ones, a few of those: [k,d]."""
+    free = free_variable(problem)
+    if free is None:
         return point[None]
     place = problem.space.names.index(free)
     low = problem.space.variables[place].encode(least(problem.space.variables[place]))
@@ -189,9 +189,12 @@ def on_the_way(problem: Problem, point: FloatArray) -> FloatArray:
 
 
 def _prolonged(problem: Problem, point: FloatArray, score: _Score) -> FloatArray:
-    """Return the point [d] with its run as long as its end is still worth something: the run tells the shorter ones too."""
-    free = getattr(problem, "free", None)
-    if free not in problem.space.names or score.nothing_to_gain:
+    """Return the point [d] with its run made longer, as long as its end is still worth something.
+
+    A longer run tells the shorter ones too, where the problem can.
+    """
+    free = free_variable(problem)
+    if free is None or score.nothing_to_gain:
         return point
     place = problem.space.names.index(free)
     longer = np.tile(point, (PATH, 1))
@@ -202,13 +205,14 @@ def _prolonged(problem: Problem, point: FloatArray, score: _Score) -> FloatArray
 
 
 def design(problem: Problem, n: int, seed: int, skip: int = 0, total: int = 0) -> FloatArray:
-    """Return n first points [n,d] of `total`, after `skip` others: spread over what is known within limits, and over the cube.
+    """Return n first points [n,d] of `total`, after `skip` others, before anything is learned.
 
-    Along a free variable they keep to the upper half, since a long run tells what a short one would. Without known objectives it is a
-    Sobol sequence.
+    They are spread over what is known within limits, and over the cube. Where a long run tells what
+    short ones would, runs have at least half their length. Without known objectives it is a Sobol
+    sequence.
     """
     space = problem.space
-    free = np.array([v.name == getattr(problem, "free", None) for v in space.variables])
+    free = np.array([v.name == free_variable(problem) for v in space.variables])
     x = start("sobol", len(space), DESIGN, seed)
     x = space.snap(np.where(free, (1 + x) / 2, x))
     y = known(problem, x)

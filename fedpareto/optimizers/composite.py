@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedpareto.front import nondominated
 from fedpareto.history import History
 from fedpareto.optimizers.surrogate import Surrogate, filled, fit
-from fedpareto.problem import Problem, limits, reference
+from fedpareto.problem import Knows, Problem, limits, reference
 from fedpareto.space import FloatArray
 
 ROWS = 400  # at most, that are learned from on the way of all runs together
@@ -22,8 +22,9 @@ def known(problem: Problem, x: FloatArray) -> FloatArray:
     A known objective that has no value at a point (no ε without noise) is infinite there.
     """
     y = np.full((len(x), len(problem.objectives)), np.nan)
-    tell = getattr(problem, "known", None)
-    columns = tell(problem.space.decode(x)) if tell and len(x) else {}
+    if not isinstance(problem, Knows) or len(x) == 0:
+        return y
+    columns = problem.known(problem.space.decode(x))
     for j, objective in enumerate(problem.objectives):
         if objective.measure in columns:
             column = np.asarray(columns[objective.measure], dtype=np.float64)

@@ -19,10 +19,11 @@ from fedpareto import __version__
 from fedpareto.federation.measures import MEASURES
 from fedpareto.privacy import VIEWS, rounded_up
 from fedpareto.report.figures import MOST_CLIENTS
-from fedpareto.report.points import Point, View, split_table
-from fedpareto.report.privacy import SEEN_BY, headline, statements
+from fedpareto.report.points import Deals, Point, View, split_table
+from fedpareto.report.privacy import SEEN_BY, headline, statements, terms_of
 from fedpareto.report.text import column, package_versions, proxies, summary
 from fedpareto.report.toml import fixed_study, to_toml
+from fedpareto.space import Choice
 
 SCRIPTS = ("data.js", "charts.js", "front.js", "parallel.js", "panels.js", "page.js")
 MANY = 3000  # points beyond which measures keep four digits, to stay small
@@ -184,34 +185,31 @@ def _spread(point: Point, name: str, digits: int) -> float | None:
 
 
 def _settings(seen: View) -> dict[str, Any]:
-    """Return what each setting is, a float, an integer or a choice, and whether it is searched by its logarithm."""
-
-    def kind(value: Any) -> str:
-        return (
-            "choice"
-            if isinstance(value, bool | str)
-            else "float"
-            if isinstance(value, float)
-            else "integer"
-        )
-
-    logs = {v.name: bool(getattr(v, "log", False)) for v in seen.study.problem.space.variables}
+    """Return the kind of each setting, and whether it is searched by its logarithm."""
+    variables = seen.study.problem.space.variables
+    logs = {v.name for v in variables if not isinstance(v, Choice) and v.log}
     first = seen.points[0].settings if seen.points else {}
-    return {
-        name: {"kind": kind(value), "log": logs.get(name, False)} for name, value in first.items()
-    }
+    return {name: {"kind": _kind(value), "log": name in logs} for name, value in first.items()}
+
+
+def _kind(value: Any) -> str:
+    """Say whether the value of a setting is a choice, a float or an integer."""
+    if isinstance(value, bool | str):
+        return "choice"
+    return "float" if isinstance(value, float) else "integer"
 
 
 def _views(seen: View) -> dict[str, Any] | None:
     """Return who may look on, and what a promise covers, where the problem knows an ε."""
-    terms = getattr(seen.study.problem, "privacy", None)
+    terms = terms_of(seen)
     if terms is None:
         return None
-    clients = getattr(getattr(seen.study.problem, "data", None), "clients", None)
+    problem = seen.study.problem
+    delta = terms.delta(problem.data.clients) if isinstance(problem, Deals) else None
     return {
         "sees": {view: SEEN_BY[view] for view in VIEWS},
         "unit": terms.unit,
-        "delta": terms.delta(clients) if clients else None,
+        "delta": delta,
         "private_data": terms.private_data,
     }
 

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,31 @@ from fedpareto.errors import DataError, SettingError, did_you_mean
 from fedpareto.front import hypervolume, knee, nondominated
 from fedpareto.history import History
 from fedpareto.noise import derive
-from fedpareto.problem import Objective, feasible, reference
+from fedpareto.problem import Knows, Objective, feasible, reference
 from fedpareto.space import FloatArray
 from fedpareto.study import Study
 from fedpareto.trials import Trial, known_of
 
 MOST_VOLUMES = 2000  # hypervolumes that are computed for a curve
+
+
+class Dealt(Protocol):
+    """Data that are dealt to clients."""
+
+    @property
+    def clients(self) -> int:
+        """How many clients there are."""
+
+
+@runtime_checkable
+class Deals(Protocol):
+    """A problem that deals data to clients, and can say who holds what."""
+
+    @property
+    def data(self) -> Dealt: ...
+
+    def split_table(self, seed: int) -> NDArray[np.int64]:
+        """Return how many training examples of each class each client holds in a repeat, [K,C]."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +116,7 @@ def view(study: Study, trials: Sequence[Trial]) -> View:
 
 
 def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list[Point]:
-    """Return what runs showed on the way that nothing beats: points of their own, with the settings that end there."""
+    """Return what runs showed on the way that nothing beats, as points of runs that end there."""
     objectives = study.problem.objectives
     holds = feasible(objectives, known.free_y)
     rows = np.vstack([known.y[~known.failed], known.free_y[holds]])
@@ -106,7 +125,9 @@ def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list
         return []
     settings = study.problem.space.decode(known.free_x[kept])
     names = [n for n in finished[0].measures if n not in {o.measure for o in objectives}]
-    also = study.problem.known(settings, names) if hasattr(study.problem, "known") else {}
+    also: Mapping[str, FloatArray] = {}
+    if isinstance(study.problem, Knows):
+        also = study.problem.known(settings, names)
     out = []
     for j, i in enumerate(kept):
         measures = {name: float(column[j]) for name, column in also.items()}
@@ -269,11 +290,14 @@ def _least(seen: View) -> str:
 
 
 def split_table(seen: View) -> NDArray[np.int64] | None:
-    """Return how many images of each class each client holds in the first repeat, [K,C], where the problem can say."""
-    table = getattr(seen.study.problem, "split_table", None)
-    if table is None:
+    """Return how many examples of each class each client holds in the first repeat, [K,C].
+
+    None where the problem deals no data, or these cannot be read.
+    """
+    problem = seen.study.problem
+    if not isinstance(problem, Deals):
         return None
     try:
-        return np.asarray(table(derive(seen.study.seed, "repeat", 0)))
+        return problem.split_table(derive(seen.study.seed, "repeat", 0))
     except DataError:
         return None
