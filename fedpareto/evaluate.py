@@ -5,89 +5,107 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fedpareto.errors import FedparetoError
 from fedpareto.noise import derive
-from fedpareto.problem import STOPPED, Problem
+from fedpareto.problem import JoinsRepeats, Problem, TellsOnTheWay, free_variable
 from fedpareto.space import FloatArray, Values
 from fedpareto.trials import Result, Trial
 
-Evaluate = Callable[..., Iterable[Sequence[Result]]]  # of a problem, trials, the study's seed and, where runs may be stopped, go_on
-GoOn = Callable[[Sequence[Trial], int, Mapping[str, FloatArray]], NDArray[np.bool_]]  # trials, a round t, measures so far [n,t] → [n]
-
-HOPELESS = "no later round was expected to reach the front"
+Job = tuple[Trial, int]  # a trial and which repeat of it
+Evaluate = Callable[[Problem, Sequence[Trial], int], Iterable[Sequence[Result]]]  # the int: seed
 
 
-def here(problem: Problem, trials: Sequence[Trial], seed: int, go_on: GoOn | None = None) -> Iterator[Sequence[Result]]:
+def here(problem: Problem, trials: Sequence[Trial], seed: int) -> Iterator[Sequence[Result]]:
     """Measure trials in this process and yield the results block by block.
 
-    Repeat r of every trial has the same seed: the same split, clients, mini-batches and noise (common random numbers). With go_on,
-    the first training of a trial may be stopped on its way.
+    Repeat r of every trial has the same seed: the same split, clients, mini-batches and noise
+    (common random numbers).
     """
-    for repeat in sorted({r for t in trials for r in t.repeats_left}):
-        waiting = [t for t in trials if repeat in t.repeats_left]
+    for jobs in blocks_of(problem, trials):
+        yield _results(problem, jobs, seed)
+
+
+def blocks_of(problem: Problem, trials: Sequence[Trial]) -> Iterator[list[Job]]:
+    """Yield what is measured in one call: a block of trials, as many repeats as fit together."""
+    repeats = sorted({r for t in trials for r in t.repeats_left})
+    together = problem.repeats_at_once if isinstance(problem, JoinsRepeats) else 1
+    for first in range(0, len(repeats), together):
+        some = repeats[first : first + together]
+        waiting = [t for t in trials if set(some) & set(t.repeats_left)]
         for i in range(0, len(waiting), problem.block):
-            yield _measure(problem, waiting[i : i + problem.block], repeat, seed, None if repeat else go_on)
+            block = waiting[i : i + problem.block]
+            yield [(trial, r) for r in some for trial in block if r in trial.repeats_left]
 
 
-def _measure(problem: Problem, trials: Sequence[Trial], repeat: int, seed: int, go_on: GoOn | None) -> list[Result]:
+def _results(problem: Problem, jobs: Sequence[Job], seed: int) -> list[Result]:
     """Measure one block; if it fails as a whole, halve it until the culprit stands alone."""
-    values = {name: [t.settings[name] for t in trials] for name in problem.space.names}
+    values = {name: [t.settings[name] for t, _ in jobs] for name in problem.space.names}
+    seeds = [derive(seed, "repeat", repeat) for _, repeat in jobs]
     try:
-        measured, curves = _measured(problem, trials, values, [derive(seed, "repeat", repeat)] * len(trials), go_on)
+        measured, curves = _measured(problem, values, seeds)
     except FedparetoError:
         raise
     except Exception as error:
         short_of_memory = _out_of_memory(error)
-        if len(trials) == 1 and (problem.block == 1 or not short_of_memory):
-            return [Result(trials[0].number, repeat, {}, _reason(error))]
-        half = max(1, len(trials) // 2)
+        if len(jobs) == 1 and (problem.block == 1 or not short_of_memory):
+            trial, repeat = jobs[0]
+            return [Result(trial.number, repeat, {}, _reason(error))]
         if short_of_memory:
             problem = _with_block(problem, max(1, problem.block // 2))
-            logging.getLogger("fedpareto").warning("out of memory: going on with blocks of %d", problem.block)
-        rest = trials[half:]
-        return _measure(problem, trials[:half], repeat, seed, go_on) + (_measure(problem, rest, repeat, seed, go_on) if rest else [])
-    stopped = measured.pop(STOPPED, np.full(len(trials), math.nan)).tolist()
-    rows = [{name: float(column[i]) for name, column in measured.items()} for i in range(len(trials))]
-    free: Any = getattr(problem, "free", None)  # a trial's curves end where it does, however long its neighbours'
-    on_the_way = [{name: column[i].tolist()[: t.settings.get(free)] for name, column in curves.items()} for i, t in enumerate(trials)]
-    return [Result(t.number, repeat, row, _failure(problem, row), way) if math.isnan(end) else
-            Result(t.number, repeat, {STOPPED: end}, f"stopped after round {end:.0f}: {HOPELESS}", way, stopped=True)
-            for t, row, way, end in zip(trials, rows, on_the_way, stopped, strict=True)]
+            log = logging.getLogger("fedpareto")
+            log.warning("out of memory: going on with blocks of %d", problem.block)
+        half = max(1, len(jobs) // 2)
+        parts = [jobs[:half], jobs[half:]]
+        return [r for part in parts if part for r in _results(problem, part, seed)]
+    free = free_variable(problem)
+    out = []
+    for i, (trial, repeat) in enumerate(jobs):
+        row = {name: float(column[i]) for name, column in measured.items()}
+        way = _way(curves, i, trial, free)
+        out.append(Result(trial.number, repeat, row, _failure(problem, row), way))
+    return out
 
 
-def _measured(problem: Any, trials: Sequence[Trial], values: Values, seeds: Sequence[int],
-              go_on: GoOn | None) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """Return the measures, name → [n], and where one variable is free along a run, what it showed on the way, name → [n,T]."""
-    if getattr(problem, "free", None) is None:
-        return problem.measure(values, seeds), {}
-    if go_on is None:
-        return problem.measure_along(values, seeds)  # type: ignore[no-any-return]
-    asked = go_on  # not None
-    return problem.measure_along(  # type: ignore[no-any-return]
-        values, seeds, lambda rows, t, shown: asked([trials[int(i)] for i in rows], t, shown))
+def _measured(
+    problem: Problem, values: Values, seeds: Sequence[int]
+) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """Return the measures, name → [n], and what runs showed on the way, name → [n,T], if anything."""
+    if isinstance(problem, TellsOnTheWay) and problem.free is not None:
+        return problem.measure_along(values, seeds)
+    return problem.measure(values, seeds), {}
+
+
+def _way(
+    curves: dict[str, FloatArray], i: int, trial: Trial, free: str | None
+) -> dict[str, list[float]]:
+    """Return one trial's curves, which end where it does, however long its neighbours' are."""
+    if free is None:
+        return {}
+    length = int(trial.settings[free])
+    return {name: column[i, :length].tolist() for name, column in curves.items()}
 
 
 def _with_block(problem: Problem, block: int) -> Problem:
-    smaller: Any = dataclasses.replace(problem, block=block)  # type: ignore[type-var]
-    made: Problem = smaller
-    return made
+    """Return the problem with another number of rows measured at once."""
+    smaller: Problem = dataclasses.replace(problem, block=block)  # type: ignore[type-var]
+    return smaller
 
 
 def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or "out of memory" in str(error).lower() or "can't allocate" in str(error)
+    """Say whether an error means that memory ran out."""
+    if isinstance(error, MemoryError):
+        return True
+    return "out of memory" in str(error).lower() or "can't allocate" in str(error)
 
 
 def _reason(error: Exception) -> str:
-    first = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
+    """Return one line that says why a training failed."""
+    lines = str(error).strip().splitlines() or ["no message"]
     if _out_of_memory(error):
-        return f"out of memory, even trained alone: {first}"
-    return f"{type(error).__name__}: {first}"
+        return f"out of memory, even trained alone: {lines[0]}"
+    return f"{type(error).__name__}: {lines[0]}"
 
 
 def _failure(problem: Problem, row: dict[str, float]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,43 +24,61 @@ def _nowhere() -> NDArray[np.int64]:
 class History:
     """Points and what was measured there, in the order proposed.
 
-    A run may tell more than its own point: where one variable is free along it (the rounds), free_x and free_y hold what
-    it showed on the way at smaller values of that variable. A run that was stopped on the way has nothing else.
+    A long run may also show what shorter ones would have measured (TellsOnTheWay of problem.py):
+    free_x and free_y hold that, at smaller values of the variable that says how long a run is.
     """
 
     x: FloatArray  # [n,d] in the unit cube
-    y: FloatArray  # [n,m], nan where a trial failed or was stopped
+    y: FloatArray  # [n,m], nan where a trial failed
     batch: NDArray[np.int64]  # [n], which call of the optimizer proposed the point
     free_x: FloatArray = field(default_factory=_none)  # [e,d]
     free_y: FloatArray = field(default_factory=_none)  # [e,m], nan where not measured
-    free_of: NDArray[np.int64] = field(default_factory=_nowhere)  # [e], the row that each came from
-    runs: NDArray[np.int64] = field(default_factory=_nowhere)  # [n], the trainings that a row is the mean of; 1 unless told
-    spread: FloatArray = field(default_factory=_none)  # [n,m], standard deviation over them; nan where it is not known
-    stopped: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))  # [n], which runs did not go to their end
+    free_of: NDArray[np.int64] = field(default_factory=_nowhere)  # [e], the row each came from
+    runs: NDArray[np.int64] = field(default_factory=_nowhere)  # [n], trainings of each row, else 1
+    spread: FloatArray = field(default_factory=_none)  # [n,m], their standard deviation, else nan
 
     def __post_init__(self) -> None:
-        if not (self.x.ndim == self.y.ndim == 2 and self.batch.ndim == 1 and len(self.x) == len(self.y) == len(self.batch)):
-            raise SettingError(f"history: x [n,d], y [n,m] and batch [n] must agree, found {self.x.shape}, "
-                               f"{self.y.shape}, {self.batch.shape}.")
-        if len(self.free_of) == 0:
-            object.__setattr__(self, "free_x", np.empty((0, self.x.shape[1])))
-            object.__setattr__(self, "free_y", np.empty((0, self.y.shape[1])))
-        e, found = len(self.free_of), (self.free_x.shape, self.free_y.shape, self.free_of.shape)
-        if found != ((e, self.x.shape[1]), (e, self.y.shape[1]), (e,)):
-            raise SettingError(f"history: free_x [e,d], free_y [e,m] and free_of [e] must agree, found {found[0]}, {found[1]}, {found[2]}.")
-        n = len(self)
-        unless_told = {"runs": np.ones(n, np.int64), "spread": np.full(self.y.shape, np.nan), "stopped": np.zeros(n, np.bool_)}
-        for name, array in unless_told.items():
-            if len(getattr(self, name)) == 0:
-                object.__setattr__(self, name, array)
-            elif getattr(self, name).shape != array.shape:
-                raise SettingError(f"history: {name} must be of shape {array.shape}, found {getattr(self, name).shape}.")
+        shapes = [self.x.shape, self.y.shape, self.batch.shape]
+        if list(map(len, shapes)) != [2, 2, 1] or len({shape[0] for shape in shapes}) > 1:
+            found = ", ".join(map(str, shapes))
+            raise SettingError(
+                f"history: x [n,d], y [n,m] and batch [n] must agree, found {found}."
+            )
+        self._check_free()
+        self._fill("runs", np.ones(len(self), np.int64))
+        self._fill("spread", np.full(self.y.shape, np.nan))
+
+    def _check_free(self) -> None:
+        """Refuse free_x, free_y and free_of that disagree; where there are none, give them width."""
+        e = len(self.free_of)
+        d = self.x.shape[1]
+        m = self.y.shape[1]
+        if e == 0:
+            object.__setattr__(self, "free_x", np.empty((0, d)))
+            object.__setattr__(self, "free_y", np.empty((0, m)))
+        shapes = [self.free_x.shape, self.free_y.shape, self.free_of.shape]
+        if shapes != [(e, d), (e, m), (e,)]:
+            found = ", ".join(map(str, shapes))
+            raise SettingError(
+                f"history: free_x [e,d], free_y [e,m] and free_of [e] must agree, found {found}."
+            )
+
+    def _fill(self, name: str, default: NDArray[Any]) -> None:
+        """Give an array that was left out its default; refuse one of another shape."""
+        given = getattr(self, name)
+        if len(given) == 0:
+            object.__setattr__(self, name, default)
+        elif given.shape != default.shape:
+            raise SettingError(
+                f"history: {name} must be of shape {default.shape}, found {given.shape}."
+            )
 
     def __len__(self) -> int:
         return len(self.x)
 
     @classmethod
     def empty(cls, d: int, m: int) -> History:
+        """Return a history of no rows, for points of d variables and m objectives."""
         return cls(np.empty((0, d)), np.empty((0, m)), np.empty(0, dtype=np.int64))
 
     @property
@@ -77,17 +96,40 @@ class History:
         keep = self.batch < batch
         kept = keep[self.free_of]
         row = np.cumsum(keep) - 1  # where each row that is kept now stands
-        return History(self.x[keep], self.y[keep], self.batch[keep], self.free_x[kept], self.free_y[kept], row[self.free_of[kept]],
-                       self.runs[keep], self.spread[keep], self.stopped[keep])
+        return History(
+            self.x[keep],
+            self.y[keep],
+            self.batch[keep],
+            self.free_x[kept],
+            self.free_y[kept],
+            row[self.free_of[kept]],
+            self.runs[keep],
+            self.spread[keep],
+        )
 
-    def extend(self, x: FloatArray, y: FloatArray, free_x: FloatArray | None = None, free_y: FloatArray | None = None,
-               free_of: NDArray[np.int64] | None = None) -> History:
+    def extend(
+        self,
+        x: FloatArray,
+        y: FloatArray,
+        free_x: FloatArray | None = None,
+        free_y: FloatArray | None = None,
+        free_of: NDArray[np.int64] | None = None,
+    ) -> History:
         """Return the history with one more batch; free_of [e] counts within that batch."""
-        batch = np.full(len(x), self.batches, dtype=np.int64)
-        new = History(x, y, batch)
-        longer = replace(self, **{name: np.concatenate([getattr(self, name), getattr(new, name)])
-                                  for name in ("x", "y", "batch", "runs", "spread", "stopped")})
+        new = History(x, y, np.full(len(x), self.batches, dtype=np.int64))
+        longer = replace(
+            self,
+            x=np.concatenate([self.x, new.x]),
+            y=np.concatenate([self.y, new.y]),
+            batch=np.concatenate([self.batch, new.batch]),
+            runs=np.concatenate([self.runs, new.runs]),
+            spread=np.concatenate([self.spread, new.spread]),
+        )
         if free_x is None or free_y is None or free_of is None:
             return longer
-        return replace(longer, free_x=np.vstack([self.free_x, free_x]), free_y=np.vstack([self.free_y, free_y]),
-                       free_of=np.concatenate([self.free_of, len(self) + free_of]))
+        return replace(
+            longer,
+            free_x=np.vstack([self.free_x, free_x]),
+            free_y=np.vstack([self.free_y, free_y]),
+            free_of=np.concatenate([self.free_of, len(self) + free_of]),
+        )

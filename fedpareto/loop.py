@@ -1,10 +1,9 @@
-"""The loop: propose, evaluate, record. The rows are the whole state, so it can be killed anywhere and run again."""
+"""The loop: propose, evaluate, record. The rows are the whole state: it can be killed anywhere."""
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ from numpy.typing import NDArray
 
 from fedpareto import __version__
 from fedpareto.errors import SettingError, StoreError
-from fedpareto.evaluate import Evaluate, GoOn, here
+from fedpareto.evaluate import Evaluate, here
 from fedpareto.history import History
-from fedpareto.optimizers import Psl
-from fedpareto.problem import STOPPED
+from fedpareto.optimizers import ChoosesRepeats, Finishes, Psl
+from fedpareto.problem import Checks
 from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.study import Study
@@ -32,21 +31,27 @@ def database(study: Study, db: str | Path | None = None) -> Path:
     if db is not None:
         return Path(db)
     if study.path is None:
-        raise StoreError(f"study {study.name}: a study without a file needs a database, found none. Pass db=...")
+        raise StoreError(
+            f"study {study.name}: a study without a file needs a database, found none. Pass db=..."
+        )
     return study.path.with_suffix(".db")
 
 
-def run(study: Study, db: str | Path | None = None, evaluate: Evaluate = here, watch: Watch = lambda store: None) -> Store:
+def run(
+    study: Study,
+    db: str | Path | None = None,
+    evaluate: Evaluate = here,
+    watch: Watch = lambda store: None,
+) -> Store:
     """Run a study to its budget, from wherever its rows stand, and return the store."""
-    check = getattr(study.problem, "check", None)
-    if check:
-        check()
+    if isinstance(study.problem, Checks):
+        study.problem.check()
     store = Store.write(database(study, db), study.name, study.identity, study.repeats)
     try:
         store.begin_session(__version__, study.budget)
         while True:
             while trials := left(study, store):
-                for results in evaluate(study.problem, trials, study.seed, **stopping(study, store, trials)):
+                for results in evaluate(study.problem, trials, study.seed):
                     store.record(results)
                     watch(store)
             if len(store) >= study.budget:
@@ -66,71 +71,65 @@ def known(study: Study, store: Store) -> History:
 
 
 def left(study: Study, store: Store) -> list[Trial]:
-    """Return what is to be trained next: all of the pending trials or, where the optimizer chooses how much to train, their next repeat.
+    """Return the pending trials, each with the repeats that are to be trained next.
 
-    A trial that it does not want trained again is finished here, with the repeats that it has.
+    These are all that are left or, where the optimizer chooses how much to train, the next one. A
+    trial that it does not want trained again is finished here, with the repeats that it has.
     """
     pending = store.trials("pending")
-    if not pending or not (hasattr(study.optimizer, "worth_repeating") or hasattr(study.optimizer, "hopeless")):
+    if not pending or not isinstance(study.optimizer, ChoosesRepeats):
         return pending
     begun = [t for t in pending if t.runs]
-    wanted = again(study, store, known(study, store).before(begun[0].batch), begun) if begun else []
-    enough = {t.number for t, more in zip(begun, wanted, strict=True) if not more}
+    enough: set[int] = set()
+    if begun:
+        before = known(study, store).before(begun[0].batch)
+        wanted = again(study, store, before, begun)
+        enough = {t.number for t, more in zip(begun, wanted, strict=True) if not more}
     store.settle(sorted(enough))
-    return [replace(t, repeats_left=t.repeats_left[:1]) for t in pending if t.number not in enough]
+    rest = [t for t in pending if t.number not in enough]
+    return [replace(t, repeats_left=t.repeats_left[:1]) for t in rest]
 
 
 def again(study: Study, store: Store, history: History, trials: Sequence[Trial]) -> list[bool]:
-    """Say which trials of one batch the optimizer wants trained again, after the repeats that they have; history is the batches before.
+    """Say which trials of one batch are to be trained again, after the repeats that they have.
 
-    It is asked of a trial's end and of all that its runs showed on the way: no trial depends on another of its batch.
+    history is the batches before. The optimizer is asked of each trial's end and of all that its
+    runs showed on the way; no trial depends on another of its batch.
     """
-    rule = getattr(study.optimizer, "worth_repeating", None)
-    if rule is None or not trials:
+    if not trials or not isinstance(study.optimizer, ChoosesRepeats):
         return [True] * len(trials)
     so_far = known_of(study.problem, [store.after(t, t.runs) for t in trials])
-    x, y = np.vstack([so_far.x, so_far.free_x]), np.vstack([so_far.y, so_far.free_y])
-    of = np.concatenate([np.arange(len(trials)), so_far.free_of])
+    x = np.vstack([so_far.x, so_far.free_x])
+    y = np.vstack([so_far.y, so_far.free_y])
+    of = np.concatenate([np.arange(len(trials)), so_far.free_of])  # the trial of each row
     with one_thread():
-        wanted = _said(rule(study.problem, history, x, y, so_far.runs[of]), len(x), "worth_repeating")
+        answer = study.optimizer.worth_repeating(study.problem, history, x, y, so_far.runs[of])
+    wanted = _yes_or_no(answer, len(x), "worth_repeating")
     return [bool(wanted[of == i].any()) for i in range(len(trials))]
 
 
-def stopping(study: Study, store: Store, trials: Sequence[Trial]) -> dict[str, GoOn]:
-    """Return, as `go_on`, what tells an evaluator which runs shall go on; nothing where all shall, or the problem cannot stop them."""
-    rule, problem = getattr(study.optimizer, "hopeless", None), study.problem
-    if rule is None or "go_on" not in inspect.signature(getattr(problem, "measure_along", len)).parameters:
-        return {}
-    judge = rule(problem, known(study, store).before(trials[0].batch), study.seed) if any(0 in t.repeats_left for t in trials) else None
-    if judge is None:
-        return {}
-
-    def go_on(asked: Sequence[Trial], t: int, shown: Mapping[str, FloatArray]) -> NDArray[np.bool_]:
-        x = np.array([trial.point for trial in asked], dtype=np.float64)
-        return ~_said(judge(x, t, np.stack([shown[o.measure] for o in problem.objectives], axis=2)), len(asked), "hopeless")
-
-    return {"go_on": go_on}
-
-
-def _said(answer: Any, n: int, method: str) -> NDArray[np.bool_]:
-    """Return what an optimizer's method said of n rows."""
+def _yes_or_no(answer: object, n: int, method: str) -> NDArray[np.bool_]:
+    """Return an optimizer's answer for n rows as an array [n]; refuse anything else."""
     said = np.asarray(answer)
     if said.shape != (n,) or said.dtype != np.bool_:
-        raise SettingError(f"optimizer: {method} must answer true or false for each of {n} rows, found {said.dtype} of shape {said.shape}.")
+        raise SettingError(
+            f"optimizer: {method} must answer true or false for each of {n} rows, "
+            f"found {said.dtype} of shape {said.shape}."
+        )
     return said
 
 
 def finished(study: Study, store: Store) -> bool:
-    """Say whether the optimizer has had enough, where it has a rule for that; asked between whole batches alone."""
-    rule = getattr(study.optimizer, "finished", None)
-    if rule is None or len(store) % study.optimizer.batch:
+    """Say whether the optimizer wants to end the study here; it is asked after whole batches only."""
+    optimizer = study.optimizer
+    if not isinstance(optimizer, Finishes) or len(store) % study.optimizer.batch:
         return False
     with one_thread():
-        return bool(rule(study.problem, known(study, store), study.seed))
+        return bool(optimizer.finished(study.problem, known(study, store), study.seed))
 
 
 def propose(study: Study, store: Store) -> None:
-    """Add the next points: a new batch, or the rest of one that an earlier, smaller budget cut short."""
+    """Add the next points: a new batch, or the rest of one that a smaller budget cut short."""
     history = known(study, store)
     batch, done = divmod(len(history), study.optimizer.batch)
     x = points(study, history.before(batch))[done : done + study.budget - len(history)]
@@ -139,9 +138,11 @@ def propose(study: Study, store: Store) -> None:
 
 def points(study: Study, history: History) -> FloatArray:
     """Return the batch of points [n,d] that follows a history of whole batches."""
-    optimizer, problem = study.optimizer, study.problem
+    problem = study.problem
+    optimizer = study.optimizer
     with one_thread():
-        return problem.space.snap(optimizer.propose(problem, history, optimizer.batch, study.seed))
+        x = optimizer.propose(problem, history, optimizer.batch, study.seed)
+        return problem.space.snap(x)
 
 
 def settings_of(study: Study, x: FloatArray) -> list[dict[str, Any]]:
@@ -151,43 +152,61 @@ def settings_of(study: Study, x: FloatArray) -> list[dict[str, Any]]:
 
 
 def preferred(study: Study, store: Store, weights: Sequence[float]) -> dict[str, Any]:
-    """Return the settings that Pareto set learning (Kang 2023, Algorithm 3) holds best for a preference, a weight per objective."""
+    """Return the settings that Pareto set learning holds best for a weight per objective.
+
+    It is Kang 2023, Algorithm 3, learned from the study's rows.
+    """
     names = [o.name for o in study.problem.objectives]
-    if len(weights) != len(names) or not all(0 <= w < math.inf for w in weights) or sum(weights) <= 0:
-        raise SettingError(f"--at: must be a weight of at least 0 for each of {', '.join(names)}, one above 0, found {list(weights)}.")
+    valid = len(weights) == len(names) and all(0 <= w < math.inf for w in weights)
+    if not valid or sum(weights) <= 0:
+        raise SettingError(
+            f"--at: must be a weight of at least 0 for each of {', '.join(names)}, one above 0, "
+            f"found {list(weights)}."
+        )
     learner = study.optimizer if isinstance(study.optimizer, Psl) else Psl()
+    history = known(study, store)
     with one_thread():
-        x = learner.pareto_set(study.problem, known(study, store), study.seed, np.array([weights], dtype=np.float64))
+        x = learner.pareto_set(study.problem, history, study.seed, np.array([weights], np.float64))
     return settings_of(study, x)[0]
 
 
 def verify(study: Study, store: Store) -> Iterator[str]:
-    """Propose every stored batch again from the rows before it, and choose again how much to train; yield a line for each that differs."""
-    trials, history, size = store.trials(), known(study, store), study.optimizer.batch
+    """Yield a line for each stored trial that does not follow from the rows before it.
+
+    Every batch is proposed again, and it is chosen again how often each trial is trained.
+    """
+    trials = store.trials()
+    history = known(study, store)
+    size = study.optimizer.batch
     for batch in range(-(-len(trials) // size)):
-        proposed = points(study, history.before(batch))
+        before = history.before(batch)
         stored = trials[batch * size : (batch + 1) * size]
-        for trial, point, settings in zip(stored, proposed, settings_of(study, proposed), strict=False):
-            if trial.batch != batch or trial.point != tuple(point.tolist()) or trial.settings != settings:
-                yield f"trial {trial.number}: must be {settings}, found {trial.settings}"
-        yield from _trained_otherwise(study, store, history.before(batch), stored)
-        yield from _stopped_otherwise(study, history.before(batch), [t for t in stored if t.state == "stopped"])
+        yield from _proposed_otherwise(study, before, batch, stored)
+        yield from _trained_otherwise(study, store, before, stored)
 
 
-def _stopped_otherwise(study: Study, history: History, trials: Sequence[Trial]) -> Iterator[str]:
-    """Yield a line for each trial that was stopped and, by the rows before it, is not hopeless."""
-    judge = study.optimizer.hopeless(study.problem, history, study.seed) if trials else None  # type: ignore[attr-defined]
-    for trial in trials:
-        t, names = int(trial.measures[STOPPED]), [o.measure for o in study.problem.objectives]
-        shown = np.array([trial.curves[name][:t] for name in names], dtype=np.float64).T
-        if judge is None or not judge(np.array([trial.point]), t, shown[None])[0]:
-            yield f"trial {trial.number}: must not be stopped after round {t}, found it stopped"
+def _proposed_otherwise(
+    study: Study, history: History, batch: int, trials: Sequence[Trial]
+) -> Iterator[str]:
+    """Yield a line for each trial of a batch that the optimizer would not propose."""
+    proposed = points(study, history)
+    expected = settings_of(study, proposed)
+    for trial, point, settings in zip(trials, proposed, expected, strict=False):
+        same = trial.batch == batch and trial.point == tuple(point.tolist())
+        if not same or trial.settings != settings:
+            yield f"trial {trial.number}: must be {settings}, found {trial.settings}"
 
 
-def _trained_otherwise(study: Study, store: Store, history: History, trials: Sequence[Trial]) -> Iterator[str]:
-    """Yield a line for each trial of a batch that was trained more or less often than the optimizer wants."""
+def _trained_otherwise(
+    study: Study, store: Store, history: History, trials: Sequence[Trial]
+) -> Iterator[str]:
+    """Yield a line for each trial of a batch that was trained too often or too rarely."""
     for runs in range(1, store.repeats):
-        asked = [t for t in trials if t.state in ("done", "failed") and t.runs >= runs]
-        for trial, more in zip(asked, again(study, store, history, [replace(t, runs=runs) for t in asked]), strict=True):
+        asked = [t for t in trials if t.state != "pending" and t.runs >= runs]
+        wanted = again(study, store, history, [replace(t, runs=runs) for t in asked])
+        for trial, more in zip(asked, wanted, strict=True):
             if more != (trial.runs > runs):
-                yield f"trial {trial.number}: must {'' if more else 'not '}be trained again after {runs} times, found {trial.runs}"
+                yield (
+                    f"trial {trial.number}: must {'' if more else 'not '}be trained again "
+                    f"after {runs} times, found {trial.runs}"
+                )

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.errors import SettingError
 from fedpareto.space import FloatArray, Space, Values
-
-STOPPED = "stopped_round"  # the measure that says after which round a run was stopped
-GoOn = Callable[[NDArray[np.int64], int, Mapping[str, FloatArray]], NDArray[np.bool_]]  # rows [k], t, what they showed [k,t] → [k]
 
 
 @dataclass(frozen=True)
@@ -40,9 +37,13 @@ class Objective:
         for key in ("limit", "penalty", "reference"):
             value = getattr(self, key)
             if value is not None and not math.isfinite(value):
-                raise SettingError(f"objective {self.name}: {key} must be a finite number, found {value}.")
+                raise SettingError(
+                    f"objective {self.name}: {key} must be a finite number, found {value}."
+                )
         if self.penalty < 0:
-            raise SettingError(f"objective {self.name}: penalty must be at least 0, found {self.penalty}.")
+            raise SettingError(
+                f"objective {self.name}: penalty must be at least 0, found {self.penalty}."
+            )
 
 
 class Problem(Protocol):
@@ -51,12 +52,7 @@ class Problem(Protocol):
     measure returns everything it measured, name → [n]; row i depends on values[...][i] and seeds[i] alone. A row that
     could not be measured is nan; failures names the measures that, where finite, say why, each with its sentence.
 
-    A problem may also have `known(values, names)`: the measures that follow from the settings alone, name → [n], exactly and without a run;
-    those of its objectives unless others are named. And `free`, the name of a whole-numbered variable along which one run tells every
-    smaller value (the rounds), with `measure_along(values, seeds)`: what measure returns, and the objectives' measures after each step
-    of it, name → [n,T]. Where `measure_along(values, seeds, go_on)` takes a function, it asks it now and then, as
-    `go_on(rows, t, shown)`, whether these rows [k], which showed name → [k,t] in t steps, shall go on, [k]. A row that shall not has nan
-    for its measures and on the way after t, whatever its neighbours do, and t as the measure "stopped_round", nan for all others.
+    A problem may be able to do more: Knows, TellsOnTheWay and Checks say what, and `fedpareto.testing.check_problem` checks it.
     """
 
     @property
@@ -73,6 +69,60 @@ class Problem(Protocol):
     def failures(self) -> dict[str, str]: ...
 
     def measure(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]: ...
+
+
+@runtime_checkable
+class Knows(Protocol):
+    """A problem that can say some measures from the settings alone, without a run."""
+
+    def known(self, values: Values, names: Sequence[str] | None = None) -> dict[str, FloatArray]:
+        """Return those of the named measures that need no run, name → [n]: what measure would give.
+
+        Without names, it answers for the measures of the objectives. What it leaves out has to be measured.
+        """
+
+
+@runtime_checkable
+class TellsOnTheWay(Protocol):
+    """A problem in which a long run also shows what shorter runs would have measured."""
+
+    @property
+    def free(self) -> str | None:
+        """The searched whole-numbered variable, such as the rounds, that says how long a run is.
+
+        None where that is not searched: then a run tells nothing beside its end.
+        """
+
+    def measure_along(
+        self, values: Values, seeds: Sequence[int]
+    ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        """Return what measure returns, and the objectives' measures after each step, name → [n,T].
+
+        T is the length of the longest run. Column t - 1 is what a run of length t would measure; it is nan beyond a
+        row's own end, and may be nan where nothing was measured on the way.
+        """
+
+
+@runtime_checkable
+class Checks(Protocol):
+    """A problem that can find what is wrong with it (missing data, a broken model) before anything runs."""
+
+    def check(self) -> None:
+        """Raise a FedparetoError that says what is wrong, if anything is."""
+
+
+@runtime_checkable
+class JoinsRepeats(Protocol):
+    """A problem that measures several repeats of the same points faster in one call."""
+
+    @property
+    def repeats_at_once(self) -> int:
+        """How many repeats, each with a seed of its own, are worth measuring in one call."""
+
+
+def free_variable(problem: Problem) -> str | None:
+    """Return the searched variable along which one run tells all shorter ones; None where there is none."""
+    return problem.free if isinstance(problem, TellsOnTheWay) else None
 
 
 def limits(objectives: Sequence[Objective]) -> FloatArray:

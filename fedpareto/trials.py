@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.history import History
-from fedpareto.problem import Problem
+from fedpareto.problem import Problem, free_variable
 from fedpareto.settings import least
 from fedpareto.space import FloatArray, Space
 
@@ -25,71 +25,97 @@ class Trial:
     batch: int
     point: tuple[float, ...]
     settings: dict[str, Any]
-    state: str = "pending"  # or done, failed, stopped
+    state: str = "pending"  # or done, failed
     measures: dict[str, float] = field(default_factory=dict)  # mean over repeats
     spread: dict[str, float] = field(default_factory=dict)  # standard deviation over repeats
     error: str | None = None
     repeats_left: tuple[int, ...] = ()
-    curves: dict[str, list[float]] = field(default_factory=dict)  # measure → after 1, 2, … rounds; nan where not judged
+    curves: dict[str, list[float]] = field(
+        default_factory=dict
+    )  # measure → after 1, 2, … rounds; nan where not judged
     runs: int = 0  # trainings so far; of a finished trial, those that the means are of
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one training of a trial gave: measures, or the reason why not. One that was stopped has only curves."""
+    """What one training of a trial gave: measures, or the reason why not."""
 
     trial: int
     repeat: int
     measures: dict[str, float]
     error: str | None = None
     curves: dict[str, list[float]] = field(default_factory=dict)
-    stopped: bool = False  # on its way, as hopeless
 
 
 def known_of(problem: Problem, trials: Sequence[Trial]) -> History:
     """Return what finished trials, and their runs on the way, tell of a problem's objectives."""
     done = [t for t in trials if t.state != "pending"]
-    return history_of(done, [o.measure for o in problem.objectives], problem.space, getattr(problem, "free", None))
+    measures = [o.measure for o in problem.objectives]
+    return history_of(done, measures, problem.space, free_variable(problem))
 
 
-def history_of(trials: Sequence[Trial], measures: Sequence[str], space: Space | None = None, free: str | None = None) -> History:
-    """Return finished trials as a history; one that failed or was stopped has nan for objectives.
+def history_of(
+    trials: Sequence[Trial],
+    measures: Sequence[str],
+    space: Space | None = None,
+    free: str | None = None,
+) -> History:
+    """Return finished trials as a history; one that failed has nan for objectives.
 
-    Where a variable of the space is free along a run, the history also holds what runs showed on the way.
+    With a space and the variable in it along which a run tells shorter ones, the history also holds
+    what runs showed on the way.
     """
     n = len(trials)
-    x = np.array([t.point for t in trials], dtype=np.float64).reshape(n, len(trials[0].point) if trials else len(space or ()))
-    rows = [[t.measures.get(m, math.nan) if t.state == "done" else math.nan for m in measures] for t in trials]
-    y = np.array(rows, dtype=np.float64).reshape(n, len(measures))
-    apart = [[t.spread.get(m, math.nan) if t.state == "done" and t.runs > 1 else math.nan for m in measures] for t in trials]
-    batch, runs = (np.array(column, dtype=np.int64) for column in ([t.batch for t in trials], [max(1, t.runs) for t in trials]))
-    history = History(x, y, batch, runs=runs, spread=np.array(apart, dtype=np.float64).reshape(y.shape),
-                      stopped=np.array([t.state == "stopped" for t in trials], dtype=np.bool_))
-    if space is None or free is None or free not in space.names:
+    m = len(measures)
+    d = len(trials[0].point) if trials else len(space or ())
+    means = [_values(t.measures, measures, t.state == "done") for t in trials]
+    spreads = [_values(t.spread, measures, t.state == "done" and t.runs > 1) for t in trials]
+    history = History(
+        np.array([t.point for t in trials], dtype=np.float64).reshape(n, d),
+        np.array(means, dtype=np.float64).reshape(n, m),
+        np.array([t.batch for t in trials], dtype=np.int64),
+        runs=np.array([max(1, t.runs) for t in trials], dtype=np.int64),
+        spread=np.array(spreads, dtype=np.float64).reshape(n, m),
+    )
+    if space is None or free is None:
         return history
     free_x, free_y, free_of = _on_the_way(trials, measures, space, free)
     return replace(history, free_x=free_x, free_y=free_y, free_of=free_of)
 
 
-def _on_the_way(trials: Sequence[Trial], measures: Sequence[str], space: Space,
-                free: str) -> tuple[FloatArray, FloatArray, NDArray[np.int64]]:
-    """Return what runs showed at smaller values of the free variable: points [e,d], objectives [e,m], trials [e]."""
+def _values(held: Mapping[str, float], names: Sequence[str], valid: bool) -> list[float]:
+    """Return the named values; nan for one that is not there, and for all where they do not count."""
+    return [held.get(name, math.nan) if valid else math.nan for name in names]
+
+
+def _on_the_way(
+    trials: Sequence[Trial], measures: Sequence[str], space: Space, free: str
+) -> tuple[FloatArray, FloatArray, NDArray[np.int64]]:
+    """Return what runs showed before their end: points [e,d], objectives [e,m], trials [e]."""
     place = space.names.index(free)
-    points, values, of = [], [], []
+    variable = space.variables[place]
+    points = []
+    values = []
+    of = []
     for i, trial in enumerate(trials):
-        for value, shown in along(trial, measures, free, int(least(space.variables[place]))):
+        for value, shown in along(trial, measures, free, int(least(variable))):
             point = list(trial.point)
-            point[place] = space.variables[place].encode(value)
+            point[place] = variable.encode(value)
             points.append(point)
             values.append(shown)
             of.append(i)
-    return (np.array(points, dtype=np.float64).reshape(-1, len(space)), np.array(values, dtype=np.float64).reshape(-1, len(measures)),
-            np.array(of, dtype=np.int64))
+    return (
+        np.array(points, dtype=np.float64).reshape(-1, len(space)),
+        np.array(values, dtype=np.float64).reshape(-1, len(measures)),
+        np.array(of, dtype=np.int64),
+    )
 
 
-def along(trial: Trial, measures: Sequence[str], free: str, first: int) -> Iterator[tuple[int, list[float]]]:
-    """Yield each smaller value of the free variable, from its first, with what the run showed there of these measures."""
-    if trial.state not in ("done", "stopped") or any(m not in trial.curves for m in measures):
+def along(
+    trial: Trial, measures: Sequence[str], free: str, first: int
+) -> Iterator[tuple[int, list[float]]]:
+    """Yield each length, from the first, that a run passed on its way, and its measures there."""
+    if trial.state != "done" or any(m not in trial.curves for m in measures):
         return
     for value in range(first, int(trial.settings[free])):
         shown = [trial.curves[m][value - 1] for m in measures]
@@ -99,19 +125,28 @@ def along(trial: Trial, measures: Sequence[str], free: str, first: int) -> Itera
 
 def read_curves(text: str | None) -> dict[str, list[float]]:
     """Return curves as JSON holds them."""
-    return {name: [math.nan if v is None else v for v in values] for name, values in json.loads(text or "{}").items()}
+    return {
+        name: [math.nan if v is None else v for v in values]
+        for name, values in json.loads(text or "{}").items()
+    }
 
 
 def write_curves(curves: Mapping[str, Sequence[float]]) -> str | None:
     """Return curves as JSON, None for none."""
-    rows = {name: [float(v) if math.isfinite(v) else None for v in values] for name, values in curves.items()}
+    rows = {
+        name: [float(v) if math.isfinite(v) else None for v in values]
+        for name, values in curves.items()
+    }
     return json.dumps(rows) if rows else None
 
 
 def mean_curves(repeats: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:
     """Return the mean over repeats after every round."""
     names = [name for name in repeats[0] if all(name in r for r in repeats)]
-    return {name: [mean(values) for values in zip(*(r[name] for r in repeats), strict=False)] for name in names}
+    return {
+        name: [mean(values) for values in zip(*(r[name] for r in repeats), strict=False)]
+        for name in names
+    }
 
 
 def mean(values: Sequence[float]) -> float:

@@ -12,6 +12,7 @@ from fedpareto import Float, Objective, Space
 from fedpareto.errors import DataError
 from fedpareto.evaluate import here
 from fedpareto.noise import derive
+from fedpareto.testing import Function, continuous
 from fedpareto.trials import Trial
 
 
@@ -88,3 +89,37 @@ def test_a_trial_too_large_even_alone_fails_with_that_reason():
 def test_what_the_user_must_mend_stops_the_run():
     with pytest.raises(DataError, match="cannot take"):
         collect(Square(breaks_at=1.0, raises=DataError), trials(3))
+
+
+def test_repeats_are_measured_in_one_call_where_the_problem_joins_them():
+    calls = []
+
+    @dataclass(frozen=True)
+    class Joined:
+        inner: Function
+        repeats_at_once: int
+        block: int = 2
+        failures: dict = field(default_factory=dict)
+
+        @property
+        def space(self):
+            return self.inner.space
+
+        @property
+        def objectives(self):
+            return self.inner.objectives
+
+        def measure(self, values, seeds):
+            calls.append(tuple(seeds))
+            return self.inner.measure(values, seeds)
+
+    inner = continuous(lambda x: x, 2, 2)
+    trials = [Trial(i, 0, (0.1 * i, 0.5), {"x1": 0.1 * i, "x2": 0.5}, repeats_left=(0, 1, 2)) for i in range(3)]
+    rows = {}
+    for together in (1, 2, 5):
+        calls.clear()
+        found = [r for block in here(Joined(inner, together), trials, 7) for r in block]
+        rows[together] = sorted((r.trial, r.repeat, tuple(r.measures.items())) for r in found)
+        assert [len(set(seeds)) for seeds in calls] == {1: [1] * 6, 2: [2, 2, 1, 1], 5: [3, 3]}[together]
+    assert rows[1] == rows[2] == rows[5]
+    assert len(rows[1]) == 9

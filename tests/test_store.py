@@ -69,7 +69,9 @@ def finished(db: Path) -> Path:
 @contextlib.contextmanager
 def process(script: str, *words: object) -> Iterator[subprocess.Popen[str]]:
     """Run a script in another process, past the line in which it says that it is ready."""
-    code = "import sys\nfrom fedpareto.store import *\n" + textwrap.dedent(script)
+    names = ("import json, sqlite3, sys, time", "from fedpareto.errors import *", "from fedpareto.store import *",
+             "from fedpareto.trials import Result")
+    code = "\n".join([*names, textwrap.dedent(script)])
     with subprocess.Popen([sys.executable, "-c", code, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           text=True) as other:
         assert other.stdout is not None
@@ -126,6 +128,29 @@ def test_opening_a_store_again_changes_no_row(finished: Path) -> None:
     Store.write(finished, "another name", IDENTITY, 1).close()
     Store.read(finished).close()
     assert dump(finished) == before
+
+
+def test_a_trial_that_an_older_version_ended_early_is_read_as_failed(finished: Path) -> None:
+    with contextlib.closing(sqlite3.connect(finished)) as db, db:
+        db.execute("UPDATE trials SET state = 'stopped', error = 'stopped after round 3' WHERE number = 0")
+    with Store.read(finished) as store:
+        first = store.trials()[0]
+        assert (first.state, first.error) == ("failed", "stopped after round 3")
+        assert [t.number for t in store.trials("failed")] == [0, 1]
+        assert store.history(["error"]).failed.tolist() == [True, True]
+        assert store.finished() == 2
+
+
+@pytest.mark.parametrize("ended_early", [True, False])
+def test_a_study_that_an_older_version_began_with_a_setting_that_is_gone_goes_on(db: Path, ended_early: bool) -> None:
+    optimizer = {"name": "bayesian", "batch": 5}
+    Store.write(db, "tiny", {"optimizer": optimizer}, 1).close()
+    older = json.dumps({"optimizer": optimizer | {"stop_hopeless": ended_early}})
+    with contextlib.closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute("UPDATE study SET identity = ?", (older,))
+    Store.write(db, "tiny", {"optimizer": optimizer}, 1).close()
+    with pytest.raises(ChangedStudy, match=r"differs in optimizer\.batch \(5 there, 6 here\)\. To"):
+        Store.write(db, "tiny", {"optimizer": optimizer | {"batch": 6}}, 1)
 
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)

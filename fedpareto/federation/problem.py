@@ -78,6 +78,11 @@ class Federation:
         return "rounds" if isinstance(self.training.rounds, Variable) else None
 
     @property
+    def repeats_at_once(self) -> int:
+        """How many repeats train together: one on a CPU, as many as fit on a GPU."""
+        return blocks.at_once(self)[1]
+
+    @property
     def measures(self) -> dict[str, Measure]:
         """Every measure there is, those of the user's own among them."""
         return measures_of(self.own_measures)

@@ -98,8 +98,8 @@ def who(block: Block, s: int, t: int, observer: Observer | None = None) -> Cohor
 
 def _too_long(updates: Tensor, models: Tensor) -> Tensor:
     """Say which updates [R,M,P] are not finite, or far longer than the model [R,P]: [R,M]."""
-    length = torch.linalg.vector_norm(updates, dim=2)
-    most = DIVERGED * (1 + torch.linalg.vector_norm(models, dim=1))
+    length: Tensor = torch.linalg.vector_norm(updates, dim=2)
+    most: Tensor = DIVERGED * (1 + torch.linalg.vector_norm(models, dim=1))
     return ~(length <= most[:, None])
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -57,10 +57,10 @@ class Stack:
         return out
 
 
-_tried: dict[Hashable, bool] = {}  # which models can be grouped: trying a large one takes seconds
+_tried: dict[object, bool] = {}  # which models can be grouped: trying a large one takes seconds
 
 
-def stack_of(model: Hashable, module: nn.Module, shape: tuple[int, ...], classes: int) -> Stack:
+def stack_of(model: object, module: nn.Module, shape: tuple[int, ...], classes: int) -> Stack:
     """Return a module that a model has built as a stack; each model is tried once in a process."""
     key = (model, type(module), shape, classes)
     if key not in _tried:

@@ -1,6 +1,6 @@
 """Ways to search, one per file."""
 
-from fedpareto.optimizers.base import Optimizer
+from fedpareto.optimizers.base import ChoosesRepeats, Finishes, Optimizer
 from fedpareto.optimizers.bayesian import Bayesian
 from fedpareto.optimizers.clustering import FedMoeac
 from fedpareto.optimizers.grid import Grid
@@ -19,4 +19,16 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     "random": Random,
 }
 
-__all__ = ["OPTIMIZERS", "Bayesian", "FedMoeac", "Grid", "Nsga2", "Optimizer", "Psl", "QLogNehvi", "Random"]
+__all__ = [
+    "OPTIMIZERS",
+    "Bayesian",
+    "ChoosesRepeats",
+    "FedMoeac",
+    "Finishes",
+    "Grid",
+    "Nsga2",
+    "Optimizer",
+    "Psl",
+    "QLogNehvi",
+    "Random",
+]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fedpareto.history import History
 from fedpareto.problem import Problem
@@ -12,15 +15,8 @@ from fedpareto.space import FloatArray
 class Optimizer(Protocol):
     """A frozen dataclass of settings with one pure method: same arguments, same points.
 
-    It may have others, as pure. `finished(problem, history, seed) -> bool` ends a study between two batches.
-
-    `worth_repeating(problem, history, x, y, runs) -> bool [n]` is asked before each further training of a batch's trials, history being the
-    batches before: which points x [n,d], each measured as y [n,m], the mean of so many runs [n], are to be trained again? It is asked of
-    what runs showed on the way too; a trial none of whose points is wanted ends with the trainings that it has (`history.runs`).
-
-    `hopeless(problem, history, seed)` returns None, or a function of points x [n,d], a round t and what their first runs showed in
-    its rounds, [n,t,m] (nan where not judged), that says which of them [n] shall end there (`history.stopped`). In both, each row must
-    be judged by itself.
+    It may be able to do more, as purely: see Finishes and ChoosesRepeats.
+    `fedpareto.testing.check_optimizer` checks all of it.
     """
 
     @property
@@ -29,3 +25,33 @@ class Optimizer(Protocol):
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         """Return the next points [n,d] in the unit cube; history holds whole batches only."""
+
+
+@runtime_checkable
+class Finishes(Protocol):
+    """An optimizer that may end a study before its budget is spent."""
+
+    def finished(self, problem: Problem, history: History, seed: int) -> bool:
+        """Say whether further trials are not worth it; history holds whole batches only."""
+
+
+@runtime_checkable
+class ChoosesRepeats(Protocol):
+    """An optimizer that chooses which trials are trained again, up to the study's repeats."""
+
+    def worth_repeating(
+        self,
+        problem: Problem,
+        history: History,
+        x: FloatArray,
+        y: FloatArray,
+        runs: NDArray[np.int64],
+    ) -> NDArray[np.bool_]:
+        """Say which points x [n,d] of the batch under way are to be trained again, [n].
+
+        y [n,m] was measured there so far, each row the mean of as many trainings as runs [n] says;
+        history holds the batches before. Each row is judged by itself.
+
+        It is asked before each further training, and of what runs showed on the way too. A trial
+        none of whose points is wanted keeps the trainings that it has (`history.runs`).
+        """

@@ -14,9 +14,9 @@ from fedpareto.optimizers.candidates import climb, pool
 from fedpareto.optimizers.composite import Composite, known, learn, spaced
 from fedpareto.optimizers.improvement import boxes, expected_improvement, probability_within
 from fedpareto.optimizers.random import start
-from fedpareto.optimizers.spending import Hopeless, hopeless, worth_repeating
+from fedpareto.optimizers.spending import worth_repeating
 from fedpareto.optimizers.surrogate import torch_alone
-from fedpareto.problem import Problem, limits, reference
+from fedpareto.problem import Problem, free_variable, limits, reference
 from fedpareto.settings import least, setting
 from fedpareto.space import FloatArray
 
@@ -24,7 +24,9 @@ DESIGN = 4096  # points that the first batch is chosen from
 LEADERS = 64  # of the candidates, that the search for the best goes on from
 BINS = 8  # into which each known objective is cut
 PATH = 12  # points that stand for all that a run tells on the way
-WORTHWHILE = 0.1  # a run goes on while its end is expected to add this share of the best point's gain
+WORTHWHILE = (
+    0.1  # a run goes on while its end is expected to add this share of the best point's gain
+)
 
 
 @dataclass(frozen=True)
@@ -36,16 +38,40 @@ class Bayesian:
     """
 
     batch: int = setting(5, help="points proposed at once", at_least=1, at_most=1000, search=False)
-    start: int = setting(5, help="points chosen before anything is learned, spread over what is known", at_least=1, at_most=10_000,
-                         search=False)
-    candidates: int = setting(3000, help="points among which each next one is sought", at_least=10, at_most=1_000_000, search=False)
-    checkpoints: int = setting(20, help="at most, rounds of a run that are learned from, beside its last", at_least=0, at_most=1000,
-                               search=False)
-    tolerance: float = setting(0.0, help="stop when the next point is expected to add less than this share to the hypervolume; 0: never",
-                               at_least=0, at_most=1, search=False)
-    repeat_all: bool = setting(True, help="train every trial as often as the study's repeats say; false: again only while noise may hide "
-                                          "that it is on the front", search=False)
-    stop_hopeless: bool = setting(False, help="where rounds are searched, end a run that is not expected to reach the front", search=False)
+    start: int = setting(
+        5,
+        help="points chosen before anything is learned, spread over what is known",
+        at_least=1,
+        at_most=10_000,
+        search=False,
+    )
+    candidates: int = setting(
+        3000,
+        help="points among which each next one is sought",
+        at_least=10,
+        at_most=1_000_000,
+        search=False,
+    )
+    checkpoints: int = setting(
+        20,
+        help="at most, rounds of a run that are learned from, beside its last",
+        at_least=0,
+        at_most=1000,
+        search=False,
+    )
+    tolerance: float = setting(
+        0.0,
+        help="stop when the next point is expected to add less than this share to the hypervolume; 0: never",
+        at_least=0,
+        at_most=1,
+        search=False,
+    )
+    repeat_all: bool = setting(
+        True,
+        help="train every trial as often as the study's repeats say; false: again only while noise may hide "
+        "that it is on the front",
+        search=False,
+    )
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         if len(problem.space) == 0:
@@ -57,41 +83,58 @@ class Bayesian:
 
     def finished(self, problem: Problem, history: History, seed: int) -> bool:
         """Say whether the next point is expected to add less than the tolerance to the hypervolume found so far."""
-        if self.tolerance == 0 or len(problem.space) == 0 or len(history) < self.start or history.failed.all():
+        if (
+            self.tolerance == 0
+            or len(problem.space) == 0
+            or len(history) < self.start
+            or history.failed.all()
+        ):
             return False
         with torch_alone(seed):
             _, gains, found = self._chosen(problem, history, 1, seed)
         return found > 0 and max(gains) < self.tolerance * found
 
-    def worth_repeating(self, problem: Problem, history: History, x: FloatArray, y: FloatArray,
-                        runs: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def worth_repeating(
+        self,
+        problem: Problem,
+        history: History,
+        x: FloatArray,
+        y: FloatArray,
+        runs: NDArray[np.int64],
+    ) -> NDArray[np.bool_]:
         """Say which of these points [n] to train again: all of the first ones, so that the noise is known, then where it matters."""
         if self.repeat_all or len(history) < self.start:
             return np.ones(len(x), dtype=np.bool_)
         return worth_repeating(problem, history, y, runs)
 
-    def hopeless(self, problem: Problem, history: History, seed: int) -> Hopeless | None:
-        """Return what says which runs under way are hopeless; nothing while little is known."""
-        free = getattr(problem, "free", None) in problem.space.names
-        if not (self.stop_hopeless and free) or len(history) < self.start or history.failed.all():
-            return None
-        with torch_alone(seed):
-            return hopeless(problem, history, self.checkpoints)
-
-    def _chosen(self, problem: Problem, history: History, n: int, seed: int) -> tuple[FloatArray, list[float], float]:
+    def _chosen(
+        self, problem: Problem, history: History, n: int, seed: int
+    ) -> tuple[FloatArray, list[float], float]:
         """Return points [n,d], each the best once those before it are believed to be as predicted; their gains; the hypervolume so far."""
         model, draw = learn(problem, history, self.checkpoints), rng(seed, "bayesian", len(history))
-        told = np.vstack([history.x[~history.failed], history.free_x[spaced(history, PATH, even=True)]])
+        told = np.vstack(
+            [history.x[~history.failed], history.free_x[spaced(history, PATH, even=True)]]
+        )
         front = model.front(told)
         found = hypervolume(front, reference(problem.objectives))
-        options = pool(problem.space, model.best(told), self.candidates, derive(seed, "pool", len(history)), draw)
+        options = pool(
+            problem.space,
+            model.best(told),
+            self.candidates,
+            derive(seed, "pool", len(history)),
+            draw,
+        )
         taken, gains = history.x, []
         for _ in range(n):
             score = _Score(model, front, taken, options)
             point = _prolonged(problem, climb(problem.space, score.leaders, score, draw), score)
             gains.append(float(score.gain(point[None])[0]))
             path = on_the_way(problem, point)
-            taken, told, model = np.vstack([taken, point]), np.vstack([told, path]), model.believe(path)
+            taken, told, model = (
+                np.vstack([taken, point]),
+                np.vstack([told, path]),
+                model.believe(path),
+            )
             front = model.front(told)
         return taken[len(history) :], gains, found
 
@@ -99,14 +142,19 @@ class Bayesian:
 class _Score:
     """What each point is worth now; where none is expected to add anything, those most likely to come within bounds lead."""
 
-    def __init__(self, model: Composite, front: FloatArray, taken: FloatArray, options: FloatArray) -> None:
+    def __init__(
+        self, model: Composite, front: FloatArray, taken: FloatArray, options: FloatArray
+    ) -> None:
         objectives = model.problem.objectives
         self.model, self.taken = model, {row.tobytes() for row in taken}
-        self.limits, self.bounds = limits(objectives), np.minimum(limits(objectives), reference(objectives))
+        self.limits, self.bounds = (
+            limits(objectives),
+            np.minimum(limits(objectives), reference(objectives)),
+        )
         self.lower, self.upper = boxes(front, reference(objectives))
         gain = self.gain(options)
-        self.hopeless = not (gain > 0).any()
-        worth = self(options) if self.hopeless else self._last_if_taken(options, gain)
+        self.nothing_to_gain = not (gain > 0).any()
+        worth = self(options) if self.nothing_to_gain else self._last_if_taken(options, gain)
         self.leaders = options[np.argsort(-worth, kind="stable")[:LEADERS]]
 
     def gain(self, x: FloatArray) -> FloatArray:
@@ -116,7 +164,12 @@ class _Score:
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """Return the worth [n] of x [n,d]; a point proposed before comes last."""
-        return self._last_if_taken(x, probability_within(*self.model.predict(x), self.bounds) if self.hopeless else self.gain(x))
+        return self._last_if_taken(
+            x,
+            probability_within(*self.model.predict(x), self.bounds)
+            if self.nothing_to_gain
+            else self.gain(x),
+        )
 
     def _last_if_taken(self, x: FloatArray, worth: FloatArray) -> FloatArray:
         again = np.array([row.tobytes() in self.taken for row in x], dtype=bool)
@@ -124,9 +177,9 @@ class _Score:
 
 
 def on_the_way(problem: Problem, point: FloatArray) -> FloatArray:
-    """Return the point [d] and, where a variable is free along its run, a few at smaller values of it: [k,d]."""
-    free = getattr(problem, "free", None)
-    if free not in problem.space.names:
+    """Return the point [d] and, where a run tells shorter ones, a few of those: [k,d]."""
+    free = free_variable(problem)
+    if free is None:
         return point[None]
     place = problem.space.names.index(free)
     low = problem.space.variables[place].encode(least(problem.space.variables[place]))
@@ -136,9 +189,12 @@ def on_the_way(problem: Problem, point: FloatArray) -> FloatArray:
 
 
 def _prolonged(problem: Problem, point: FloatArray, score: _Score) -> FloatArray:
-    """Return the point [d] with its run as long as its end is still worth something: the run tells the shorter ones too."""
-    free = getattr(problem, "free", None)
-    if free not in problem.space.names or score.hopeless:
+    """Return the point [d] with its run made longer, as long as its end is still worth something.
+
+    A longer run tells the shorter ones too, where the problem can.
+    """
+    free = free_variable(problem)
+    if free is None or score.nothing_to_gain:
         return point
     place = problem.space.names.index(free)
     longer = np.tile(point, (PATH, 1))
@@ -149,13 +205,14 @@ def _prolonged(problem: Problem, point: FloatArray, score: _Score) -> FloatArray
 
 
 def design(problem: Problem, n: int, seed: int, skip: int = 0, total: int = 0) -> FloatArray:
-    """Return n first points [n,d] of `total`, after `skip` others: spread over what is known within limits, and over the cube.
+    """Return n first points [n,d] of `total`, after `skip` others, before anything is learned.
 
-    Along a free variable they keep to the upper half, since a long run tells what a short one would. Without known objectives it is a
-    Sobol sequence.
+    They are spread over what is known within limits, and over the cube. Where a long run tells what
+    short ones would, runs have at least half their length. Without known objectives it is a Sobol
+    sequence.
     """
     space = problem.space
-    free = np.array([v.name == getattr(problem, "free", None) for v in space.variables])
+    free = np.array([v.name == free_variable(problem) for v in space.variables])
     x = start("sobol", len(space), DESIGN, seed)
     x = space.snap(np.where(free, (1 + x) / 2, x))
     y = known(problem, x)
@@ -164,7 +221,9 @@ def design(problem: Problem, n: int, seed: int, skip: int = 0, total: int = 0) -
         return start("sobol", len(space), n, seed, skip)
     y, objectives = y[:, told], [o for o, t in zip(problem.objectives, told, strict=True) if t]
     excess = np.maximum(y - np.minimum(limits(objectives), reference(objectives)), 0.0).sum(axis=1)
-    inside = excess <= max(0.0, float(np.sort(excess)[min(skip + n, len(x)) - 1]))  # the nearest, where too few are within
+    inside = excess <= max(
+        0.0, float(np.sort(excess)[min(skip + n, len(x)) - 1])
+    )  # the nearest, where too few are within
     x, y = x[inside], np.where(np.isfinite(y[inside]), y[inside], np.finfo(np.float64).max / 4)
     return _spread(_unit(y), x, max(total, skip + n), seed)[skip : skip + n]
 
@@ -182,7 +241,18 @@ def _spread(y: FloatArray, x: FloatArray, n: int, seed: int) -> FloatArray:
     where = np.hstack([y / np.sqrt(y.shape[1]), 0.3 * x / np.sqrt(x.shape[1])])
     if len(np.unique(where, axis=0)) < n:
         return x[np.arange(n) % len(x)]
-    _, bin_, count = np.unique(np.minimum((y * BINS).astype(np.int64), BINS - 1), axis=0, return_inverse=True, return_counts=True)
-    even = 1 / count[bin_]  # every part of what is known weighs the same, however much of the cube leads there
-    centres = KMeans(n, n_init=2, random_state=derive(seed, "design") % 2**32).fit(where, sample_weight=even).cluster_centers_
+    _, bin_, count = np.unique(
+        np.minimum((y * BINS).astype(np.int64), BINS - 1),
+        axis=0,
+        return_inverse=True,
+        return_counts=True,
+    )
+    even = (
+        1 / count[bin_]
+    )  # every part of what is known weighs the same, however much of the cube leads there
+    centres = (
+        KMeans(n, n_init=2, random_state=derive(seed, "design") % 2**32)
+        .fit(where, sample_weight=even)
+        .cluster_centers_
+    )
     return x[[int(np.argmin(((where - c) ** 2).sum(axis=1))) for c in centres]]

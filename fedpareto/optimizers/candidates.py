@@ -19,9 +19,13 @@ def mutated(space: Space, x: FloatArray, n: int, width: float, draw: Draw) -> Fl
     parents = x[draw.integers(len(x), size=n)]
     moves = draw.random((n, d)) < max(0.5, 1.5 / d)
     moves[np.arange(n), draw.integers(d, size=n)] = True
-    scale = np.array([width if v.size is None else max(width, 0.7 / v.size) for v in space.variables])
+    scale = np.array(
+        [width if v.size is None else max(width, 0.7 / v.size) for v in space.variables]
+    )
     moved = parents + draw.normal(size=(n, d)) * scale * 10.0 ** -draw.uniform(0, 1.5, size=(n, 1))
-    moved = np.where(moved < 0, -moved, np.where(moved > 1, 2 - moved, moved))  # reflected at the walls
+    moved = np.where(
+        moved < 0, -moved, np.where(moved > 1, 2 - moved, moved)
+    )  # reflected at the walls
     again = np.array([isinstance(v, Choice) for v in space.variables], dtype=bool)
     moved[:, again] = draw.random((n, int(again.sum())))
     return space.snap(np.where(moves, moved, parents))
@@ -34,10 +38,20 @@ def pool(space: Space, best: FloatArray, n: int, seed: int, draw: Draw) -> Float
     return np.unique(np.vstack([spread, near]), axis=0)
 
 
-def climb(space: Space, x: FloatArray, score: Score, draw: Draw, rounds: int = 6, children: int = 128, keep: int = 8) -> FloatArray:
+def climb(
+    space: Space,
+    x: FloatArray,
+    score: Score,
+    draw: Draw,
+    rounds: int = 6,
+    children: int = 128,
+    keep: int = 8,
+) -> FloatArray:
     """Return the best point [d] found from the points x [n,d], best first, by keeping a few and mutating them."""
     value = score(x)
-    for i in range(rounds if any(isinstance(v, Float) or v.size > 2 for v in space.variables) else 0):
+    for i in range(
+        rounds if any(isinstance(v, Float) or v.size > 2 for v in space.variables) else 0
+    ):
         best = np.argsort(-value, kind="stable")[:keep]
         x = np.vstack([x[best], mutated(space, x[best], children, 0.2 * 0.5**i, draw)])
         value = np.concatenate([value[best], score(x[len(best) :])])

@@ -27,13 +27,49 @@ class FedMoeac:
     a penalty bends no direction.
     """
 
-    population: int = setting(10, help="points per generation, and how many survive", at_least=2, at_most=1000, search=False)
-    crossover: float = setting(0.9, help="probability that a pair of parents is crossed", at_least=0, at_most=1, search=False)
-    crossover_index: float = setting(2.0, help="distribution index of simulated binary crossover", at_least=0, at_most=1000, search=False)
-    mutation: float = setting(0.1, help="probability that a variable mutates", at_least=0, at_most=1, search=False)
-    mutation_index: float = setting(20.0, help="distribution index of polynomial mutation", at_least=0, at_most=1000, search=False)
-    own_cluster: float = setting(0.8, help="probability that a mate comes from the same cluster", at_least=0, at_most=1, search=False)
-    penalty: bool = setting(True, help="add each limit's penalty to the fitness; false leaves limits to the report", search=False)
+    population: int = setting(
+        10,
+        help="points per generation, and how many survive",
+        at_least=2,
+        at_most=1000,
+        search=False,
+    )
+    crossover: float = setting(
+        0.9,
+        help="probability that a pair of parents is crossed",
+        at_least=0,
+        at_most=1,
+        search=False,
+    )
+    crossover_index: float = setting(
+        2.0,
+        help="distribution index of simulated binary crossover",
+        at_least=0,
+        at_most=1000,
+        search=False,
+    )
+    mutation: float = setting(
+        0.1, help="probability that a variable mutates", at_least=0, at_most=1, search=False
+    )
+    mutation_index: float = setting(
+        20.0,
+        help="distribution index of polynomial mutation",
+        at_least=0,
+        at_most=1000,
+        search=False,
+    )
+    own_cluster: float = setting(
+        0.8,
+        help="probability that a mate comes from the same cluster",
+        at_least=0,
+        at_most=1,
+        search=False,
+    )
+    penalty: bool = setting(
+        True,
+        help="add each limit's penalty to the fitness; false leaves limits to the report",
+        search=False,
+    )
 
     @property
     def batch(self) -> int:
@@ -44,19 +80,32 @@ class FedMoeac:
         if len(alive) == 0:
             return start("sobol", len(problem.space), n, seed, skip=len(history))
         draw = rng(seed, "fedmoeac", len(history))
-        cluster = mating_clusters(history.y[alive], derive(seed, "fedmoeac", "clusters", len(history)))
+        cluster = mating_clusters(
+            history.y[alive], derive(seed, "fedmoeac", "clusters", len(history))
+        )
 
         def breed(pairs: int) -> FloatArray:
             first = _in_turn(len(alive), pairs, draw)
             mates = [_mate(cluster, i, self.own_cluster, draw) for i in first]
-            return offspring(problem.space, history.x[alive[first]], history.x[alive[mates]], draw, self.crossover, self.crossover_index,
-                             self.mutation, self.mutation_index)
+            return offspring(
+                problem.space,
+                history.x[alive[first]],
+                history.x[alive[mates]],
+                draw,
+                self.crossover,
+                self.crossover_index,
+                self.mutation,
+                self.mutation_index,
+            )
 
         return distinct(problem.space, n, history.x, breed)
 
     def _survivors(self, problem: Problem, history: History) -> Rows:
         """Replay the selection batch by batch and return the rows alive now."""
-        y, judged = history.y, penalised(problem.objectives, history.y) if self.penalty else history.y
+        y, judged = (
+            history.y,
+            penalised(problem.objectives, history.y) if self.penalty else history.y,
+        )
         alive = np.empty(0, dtype=np.int64)
         for batch in range(history.batches):
             born = np.flatnonzero((history.batch == batch) & ~history.failed)
@@ -71,7 +120,9 @@ def _in_turn(size: int, n: int, draw: np.random.Generator) -> Rows:
 
 
 def _mate(cluster: Rows, i: int, own: float, draw: np.random.Generator) -> int:
-    mates = np.flatnonzero(cluster == cluster[i]) if draw.random() < own else np.arange(len(cluster))
+    mates = (
+        np.flatnonzero(cluster == cluster[i]) if draw.random() < own else np.arange(len(cluster))
+    )
     others = mates[mates != i]
     return int(draw.choice(others)) if len(others) else int(draw.integers(len(cluster)))
 
@@ -95,7 +146,9 @@ def mating_clusters(y: FloatArray, seed: int) -> Rows:
 
     z = directions(y)
     k = min(y.shape[1], len(np.unique(z, axis=0)))
-    return np.asarray(KMeans(k, n_init=10, random_state=seed % 2**32).fit_predict(z), dtype=np.int64)
+    return np.asarray(
+        KMeans(k, n_init=10, random_state=seed % 2**32).fit_predict(z), dtype=np.int64
+    )
 
 
 def survivors(y: FloatArray, size: int, judged: FloatArray | None = None) -> Rows:
@@ -106,7 +159,9 @@ def survivors(y: FloatArray, size: int, judged: FloatArray | None = None) -> Row
     if len(y) <= size:
         return np.arange(len(y))
     low, high = y.min(axis=0), y.max(axis=0)
-    fitness = ((y if judged is None else judged) - low) @ (1 / np.where(high > low, high - low, 1.0))
+    fitness = ((y if judged is None else judged) - low) @ (
+        1 / np.where(high > low, high - low, 1.0)
+    )
     z = directions(y)
     members = [[i] for i in range(len(y))]
     centres = z.copy()
@@ -118,7 +173,11 @@ def survivors(y: FloatArray, size: int, judged: FloatArray | None = None) -> Row
         members[b] = []
         centre = z[members[a]].mean(axis=0)
         centres[a] = centre / np.linalg.norm(centre)
-        cosine[a, :] = cosine[:, a] = np.where(np.isneginf(cosine[a]) & (np.arange(len(y)) != b), -np.inf, centres @ centres[a])
+        cosine[a, :] = cosine[:, a] = np.where(
+            np.isneginf(cosine[a]) & (np.arange(len(y)) != b), -np.inf, centres @ centres[a]
+        )
         cosine[a, a] = -np.inf
         cosine[b, :] = cosine[:, b] = -np.inf
-    return np.array([min(rows, key=lambda i: (fitness[i], i)) for rows in members if rows], dtype=np.int64)
+    return np.array(
+        [min(rows, key=lambda i: (fitness[i], i)) for rows in members if rows], dtype=np.int64
+    )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedpareto.front import nondominated
 from fedpareto.history import History
 from fedpareto.optimizers.surrogate import Surrogate, filled, fit
-from fedpareto.problem import Problem, limits, reference
+from fedpareto.problem import Knows, Problem, limits, reference
 from fedpareto.space import FloatArray
 
 ROWS = 400  # at most, that are learned from on the way of all runs together
@@ -22,8 +22,9 @@ def known(problem: Problem, x: FloatArray) -> FloatArray:
     A known objective that has no value at a point (no ε without noise) is infinite there.
     """
     y = np.full((len(x), len(problem.objectives)), np.nan)
-    tell = getattr(problem, "known", None)
-    columns = tell(problem.space.decode(x)) if tell and len(x) else {}
+    if not isinstance(problem, Knows) or len(x) == 0:
+        return y
+    columns = problem.known(problem.space.decode(x))
     for j, objective in enumerate(problem.objectives):
         if objective.measure in columns:
             column = np.asarray(columns[objective.measure], dtype=np.float64)
@@ -37,7 +38,6 @@ class Composite:
 
     problem: Problem
     learned: dict[int, Surrogate]  # objective → its process
-    useless: dict[int, tuple[float, float]]  # objective → beyond what its process has values drawn in, and by which unit
 
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return mean and standard deviation [n,m] of the objectives at x [n,d]; no deviation where an objective is known."""
@@ -61,48 +61,39 @@ class Composite:
 
     def believe(self, x: FloatArray) -> Composite:
         """Return the model as if its means had been measured at x [n,d]."""
-        return replace(self, learned={j: surrogate.believe(x) for j, surrogate in self.learned.items()})
-
-    def told(self, x: FloatArray, y: FloatArray, share: float) -> Composite:
-        """Return the model once y [n,m] was measured at x [n,d], each the mean of this share of the most trainings."""
-        z = self.drawn_in(y)
-        return replace(self, learned={j: surrogate.told(x, z[:, j], share) for j, surrogate in self.learned.items()})
-
-    def drawn_in(self, y: FloatArray) -> FloatArray:
-        """Return y [n,m] as the model predicts it, what is useless drawn in."""
-        columns = [_drawn(y[:, j], *self.useless[j]) if j in self.useless else y[:, j] for j in range(y.shape[1])]
-        return np.stack(columns, axis=1)
+        return replace(
+            self, learned={j: surrogate.believe(x) for j, surrogate in self.learned.items()}
+        )
 
 
 def learn(problem: Problem, history: History, checkpoints: int = 0) -> Composite:
-    """Fit a process to each objective that is not known, on every trial and a few checkpoints of each run, also of one that was stopped."""
+    """Fit a process to each objective that is not known, on every trial and a few checkpoints of each run."""
     given, limit = known(problem, history.x[:1]), limits(problem.objectives)
     bound = np.fmax(reference(problem.objectives), np.where(np.isfinite(limit), limit, -np.inf))
     free = spaced(history, min(checkpoints, ROWS // max(1, len(history))))
     x = np.vstack([history.x, history.free_x[free]])
     run = np.concatenate([np.arange(len(history)), history.free_of[free]])
-    learned, useless = {}, {}
+    learned = {}
     for j in np.flatnonzero(np.isnan(given).any(axis=0)):
-        y = np.concatenate([np.where(history.stopped, np.nan, filled(history.y)[:, j]), history.free_y[free, j]])
+        y = np.concatenate([filled(history.y)[:, j], history.free_y[free, j]])
         keep = np.isfinite(y)
-        useless[int(j)] = _useless(y[keep], bound[j])
-        learned[int(j)] = fit(problem.space, x[keep], compressed(y[keep], bound[j]), warp=True, runs=history.runs[run[keep]])
-    return Composite(problem, learned, useless)
+        learned[int(j)] = fit(
+            problem.space,
+            x[keep],
+            compressed(y[keep], bound[j]),
+            warp=True,
+            runs=history.runs[run[keep]],
+        )
+    return Composite(problem, learned)
 
 
 def compressed(y: FloatArray, bound: float) -> FloatArray:
     """Return y [n] with what lies beyond the bound drawn in by a logarithm: how bad a useless point is need not be learned well."""
-    return _drawn(y, *_useless(y, bound))
-
-
-def _useless(y: FloatArray, bound: float) -> tuple[float, float]:
-    """Return beyond what y [n] is drawn in, and the unit in which that is measured."""
     bound = max(bound, float(np.quantile(y, 0.25)))
-    return bound, bound - float(y.min())
-
-
-def _drawn(y: FloatArray, bound: float, unit: float) -> FloatArray:
-    return np.where(y > bound, bound + unit * np.log1p((np.maximum(y, bound) - bound) / unit), y) if unit > 0 else y
+    unit = bound - float(y.min())
+    if unit <= 0:
+        return y
+    return np.where(y > bound, bound + unit * np.log1p((np.maximum(y, bound) - bound) / unit), y)
 
 
 def spaced(history: History, count: int, even: bool = False) -> NDArray[np.int64]:
@@ -110,7 +101,13 @@ def spaced(history: History, count: int, even: bool = False) -> NDArray[np.int64
     rows = [np.empty(0, dtype=np.int64)]
     for trial in np.unique(history.free_of) if count else ():
         mine = np.flatnonzero(history.free_of == trial)
-        apart = np.abs(history.free_x[mine] - history.x[trial]).sum(axis=1)  # they differ in the free variable only
-        places = np.linspace(1, len(mine), count) if even else np.geomspace(1, len(mine) + 1, count + 1)[:-1]
+        apart = np.abs(history.free_x[mine] - history.x[trial]).sum(
+            axis=1
+        )  # they differ in the free variable only
+        places = (
+            np.linspace(1, len(mine), count)
+            if even
+            else np.geomspace(1, len(mine) + 1, count + 1)[:-1]
+        )
         rows.append(mine[np.argsort(-apart, kind="stable")][np.unique(places.astype(np.int64)) - 1])
     return np.concatenate(rows)

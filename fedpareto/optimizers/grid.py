@@ -9,29 +9,42 @@ import numpy as np
 
 from fedpareto.history import History
 from fedpareto.optimizers.random import start
-from fedpareto.problem import Problem
+from fedpareto.problem import Problem, free_variable
 from fedpareto.settings import setting
 from fedpareto.space import Choice, FloatArray, Space, Variable
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Measure a grid over the variables; where one is free along a run (the rounds), at its largest value, which tells the rest.
+    """Measure every combination of a few values of each variable.
 
-    Points come in an order that jumps about the grid, so that part of it is spread too. After the last, a Sobol sequence goes on.
+    Where one run tells all shorter ones, each run has its full length. Points come in an order that
+    jumps about the grid, so that part of it is spread too. After the last, a Sobol sequence goes on.
     """
 
-    points: int = setting(5, help="values per variable; a choice has all of its own", at_least=1, at_most=100_000, search=False)
-    batch: int = setting(20, help="points proposed at once", at_least=1, at_most=100_000, search=False)
+    points: int = setting(
+        5,
+        help="values per variable; a choice has all of its own",
+        at_least=1,
+        at_most=100_000,
+        search=False,
+    )
+    batch: int = setting(
+        20, help="points proposed at once", at_least=1, at_most=100_000, search=False
+    )
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
-        space, done = problem.space, len(history)
-        values = [self._values(v, getattr(problem, "free", None)) for v in space.variables]
+        space = problem.space
+        done = len(history)
+        free = free_variable(problem)
+        values = [self._values(v, free) for v in space.variables]
         total = math.prod(len(v) for v in values)
         rows = _jumping(done, min(done + n, total), total)
-        x = np.array([[v[i] for v, i in zip(values, _places(row, values), strict=True)] for row in rows]).reshape(len(rows), len(space))
+        x = np.empty((len(rows), len(space)))
+        for i, row in enumerate(rows):
+            x[i] = [v[p] for v, p in zip(values, _places(row, values), strict=True)]
         rest = start("sobol", len(space), n - len(rows), seed, skip=max(0, done - total))
-        return np.vstack([x, _at_largest(space, rest, getattr(problem, "free", None))])
+        return np.vstack([x, _at_largest(space, rest, free)])
 
     def _values(self, variable: Variable, free: str | None) -> FloatArray:
         """Return the places of a variable's values on the grid, in the unit interval."""

@@ -37,7 +37,9 @@ def boxes(y: FloatArray, reference: FloatArray) -> tuple[FloatArray, FloatArray]
     room = INCUMBENTS.get(len(reference), 8)
     if len(front) > room:
         front = front[np.argsort(-crowding(front), kind="stable")[:room]]
-    split = FastNondominatedPartitioning(torch.from_numpy(-reference), torch.from_numpy(-front))  # it maximises
+    split = FastNondominatedPartitioning(
+        torch.from_numpy(-reference), torch.from_numpy(-front)
+    )  # it maximises
     upper, lower = -split.get_hypercell_bounds().numpy()
     return lower, upper
 
@@ -56,27 +58,42 @@ def sweep(front: FloatArray, corner: FloatArray) -> tuple[FloatArray, FloatArray
             continue
         while i > 0 and height[i - 1] < y:
             i -= 1
-        boxes += [(left[k], height[k], z, min(right[k], x), np.inf, top[k]) for k in range(i, j + 1) if top[k] > z]
+        boxes += [
+            (left[k], height[k], z, min(right[k], x), np.inf, top[k])
+            for k in range(i, j + 1)
+            if top[k] > z
+        ]
         edge = left[i]
         if right[j] > x:  # what lies beyond x stays as it is
             left[j], j = x, j - 1
         left[i : j + 1], right[i : j + 1], height[i : j + 1], top[i : j + 1] = [edge], [x], [y], [z]
-    boxes += [(a, h, float(corner[2]), b, np.inf, t) for a, b, h, t in zip(left, right, height, top, strict=True) if t > corner[2]]
+    boxes += [
+        (a, h, float(corner[2]), b, np.inf, t)
+        for a, b, h, t in zip(left, right, height, top, strict=True)
+        if t > corner[2]
+    ]
     corners = np.array(boxes).reshape(-1, 2, 3)
     return corners[:, 0], corners[:, 1]
 
 
-def expected_improvement(mean: FloatArray, sd: FloatArray, limits: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+def expected_improvement(
+    mean: FloatArray, sd: FloatArray, limits: FloatArray, lower: FloatArray, upper: FloatArray
+) -> FloatArray:
     """Return what a measurement at each row of mean and sd [k,m] is expected to add to the hypervolume, [k].
 
     A point that breaks one of the limits [m] adds nothing; sd is 0 where an objective is known.
     """
     chunk = max(1, AT_ONCE // len(lower))
-    parts = [_expected(mean[i : i + chunk], sd[i : i + chunk], limits, lower, upper) for i in range(0, len(mean), chunk)]
+    parts = [
+        _expected(mean[i : i + chunk], sd[i : i + chunk], limits, lower, upper)
+        for i in range(0, len(mean), chunk)
+    ]
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-def _expected(mean: FloatArray, sd: FloatArray, limits: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+def _expected(
+    mean: FloatArray, sd: FloatArray, limits: FloatArray, lower: FloatArray, upper: FloatArray
+) -> FloatArray:
     volume = np.ones((len(mean), len(lower)))
     for j in range(mean.shape[1]):
         edges, place = np.unique(np.concatenate([lower[:, j], upper[:, j]]), return_inverse=True)
@@ -100,5 +117,9 @@ def _shortfall(t: FloatArray, mean: FloatArray, sd: FloatArray, limit: float) ->
 def probability_within(mean: FloatArray, sd: FloatArray, bounds: FloatArray) -> FloatArray:
     """Return the logarithm [k] of the probability that every objective of a row of mean and sd [k,m] keeps its bound [m]."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        z = np.where(sd > 0, (bounds - mean) / sd, np.where(mean <= bounds, np.inf, -1e3 * (1 + mean - bounds)))
+        z = np.where(
+            sd > 0,
+            (bounds - mean) / sd,
+            np.where(mean <= bounds, np.inf, -1e3 * (1 + mean - bounds)),
+        )
     return np.asarray(np.maximum(log_ndtr(np.maximum(z, -1e150)), -1e300).sum(axis=1))

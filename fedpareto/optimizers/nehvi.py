@@ -29,14 +29,38 @@ RAW = 64  # points of which the best start each search
 class QLogNehvi:
     """Propose by BoTorch's qLogNEHVI on a Gaussian process per objective, limits as outcome constraints."""
 
-    batch: int = setting(5, help="points proposed at once; seconds grow with it", at_least=1, at_most=1000, search=False)
-    start: int = setting(5, help="points drawn before anything is learned", at_least=1, at_most=10_000, search=False)
-    samples: int = setting(32, help="draws of what would be measured; seconds grow with them, and so does the precision of what a point "
-                                    "is worth", at_least=2, at_most=10_000, search=False)
-    restarts: int = setting(2, help="starting points of each search for a next point; more are slower and miss the best less often",
-                            at_least=1, at_most=1000, search=False)
-    steps: int = setting(30, help="at most, of each search; fewer are faster and stop short of the best", at_least=1, at_most=10_000,
-                         search=False)
+    batch: int = setting(
+        5,
+        help="points proposed at once; seconds grow with it",
+        at_least=1,
+        at_most=1000,
+        search=False,
+    )
+    start: int = setting(
+        5, help="points drawn before anything is learned", at_least=1, at_most=10_000, search=False
+    )
+    samples: int = setting(
+        32,
+        help="draws of what would be measured; seconds grow with them, and so does the precision of what a point "
+        "is worth",
+        at_least=2,
+        at_most=10_000,
+        search=False,
+    )
+    restarts: int = setting(
+        2,
+        help="starting points of each search for a next point; more are slower and miss the best less often",
+        at_least=1,
+        at_most=1000,
+        search=False,
+    )
+    steps: int = setting(
+        30,
+        help="at most, of each search; fewer are faster and stop short of the best",
+        at_least=1,
+        at_most=10_000,
+        search=False,
+    )
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         if len(problem.space) == 0:
@@ -44,7 +68,9 @@ class QLogNehvi:
         if len(history) < self.start or history.failed.all():
             return start("sobol", len(problem.space), n, seed, skip=len(history))
         with torch_alone(derive(seed, "nehvi", len(history))):
-            return problem.space.snap(self._optimized(problem, history, n, derive(seed, "nehvi", len(history))))
+            return problem.space.snap(
+                self._optimized(problem, history, n, derive(seed, "nehvi", len(history)))
+            )
 
     def _optimized(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         """Return the n points that BoTorch finds, one after another."""
@@ -52,10 +78,19 @@ class QLogNehvi:
         from botorch.optim.optimize import optimize_acqf
 
         d = len(problem.space)
-        acquisition = self._acquisition(problem, torch.from_numpy(history.x), torch.from_numpy(-filled(history.y)), seed)
+        acquisition = self._acquisition(
+            problem, torch.from_numpy(history.x), torch.from_numpy(-filled(history.y)), seed
+        )
         cube = torch.stack([torch.zeros(d), torch.ones(d)]).double()
-        points, _ = optimize_acqf(acquisition, cube, n, num_restarts=self.restarts, raw_samples=RAW, sequential=True,
-                                  options={"maxiter": self.steps, "seed": seed % 2**31})
+        points, _ = optimize_acqf(
+            acquisition,
+            cube,
+            n,
+            num_restarts=self.restarts,
+            raw_samples=RAW,
+            sequential=True,
+            options={"maxiter": self.steps, "seed": seed % 2**31},
+        )
         return np.asarray(points.numpy())
 
     def _acquisition(self, problem: Problem, x: Tensor, y: Tensor, seed: int) -> Any:
@@ -69,13 +104,19 @@ class QLogNehvi:
 
         sampler = SobolQMCNormalSampler(torch.Size([self.samples]), seed=seed % 2**31)
         limited = [(j, o.limit) for j, o in enumerate(problem.objectives) if o.limit is not None]
-        within: list[Callable[[Tensor], Tensor]] | None = [partial(_excess, j, limit) for j, limit in limited] or None
+        within: list[Callable[[Tensor], Tensor]] | None = [
+            partial(_excess, j, limit) for j, limit in limited
+        ] or None
         model = _model(x, y)
         if len(problem.objectives) == 1:
-            return qLogNoisyExpectedImprovement(model, x, sampler, GenericMCObjective(_first), constraints=within)
+            return qLogNoisyExpectedImprovement(
+                model, x, sampler, GenericMCObjective(_first), constraints=within
+            )
         every = IdentityMCMultiOutputObjective(outcomes=list(range(y.shape[1])))
         corner = torch.from_numpy(-reference(problem.objectives))
-        hopeful = prune_inferior_points_multi_objective(model, x, corner, every, within, num_samples=PRUNING)
+        hopeful = prune_inferior_points_multi_objective(
+            model, x, corner, every, within, num_samples=PRUNING
+        )
         return _noisy_ehvi()(model, corner, hopeful, sampler, every, within)
 
 
@@ -96,8 +137,13 @@ def _model(x: Tensor, y: Tensor) -> Any:
     from botorch.models.transforms import Standardize
     from gpytorch.mlls import SumMarginalLogLikelihood
 
-    model = ModelListGP(*(SingleTaskGP(x, column[:, None], outcome_transform=Standardize(1)) for column in y.T))
-    fit_gpytorch_mll(SumMarginalLogLikelihood(model.likelihood, model), optimizer_kwargs={"options": {"maxiter": STEPS}})
+    model = ModelListGP(
+        *(SingleTaskGP(x, column[:, None], outcome_transform=Standardize(1)) for column in y.T)
+    )
+    fit_gpytorch_mll(
+        SumMarginalLogLikelihood(model.likelihood, model),
+        optimizer_kwargs={"options": {"maxiter": STEPS}},
+    )
     return model
 
 
@@ -106,12 +152,16 @@ def _noisy_ehvi() -> Any:
     """Return BoTorch's acquisition function with the boxes of three objectives by a sweep: also exact, and in a tenth of the time."""
     import torch
     from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
-    from botorch.utils.multi_objective.box_decompositions.non_dominated import FastNondominatedPartitioning
+    from botorch.utils.multi_objective.box_decompositions.non_dominated import (
+        FastNondominatedPartitioning,
+    )
 
     class Swept(FastNondominatedPartitioning):
         def _partition_space(self) -> None:
             if self.num_outcomes == 3:
-                self.hypercell_bounds = torch.from_numpy(np.stack(sweep(self.pareto_Y.numpy(), self.ref_point.numpy())))
+                self.hypercell_bounds = torch.from_numpy(
+                    np.stack(sweep(self.pareto_Y.numpy(), self.ref_point.numpy()))
+                )
             else:
                 super()._partition_space()  # type: ignore[no-untyped-call]
 

@@ -23,20 +23,54 @@ Rows = NDArray[np.int64]
 class Nsga2:
     """Breed the next generation from the best so far; parents are never evaluated again."""
 
-    population: int = setting(20, help="points per generation, and how many survive", at_least=2, at_most=100_000,
-                              search=False)
-    crossover: float = setting(0.9, help="probability that a pair of parents is crossed", at_least=0, at_most=1,
-                               search=False)
-    crossover_index: float = setting(2.0, help="distribution index of simulated binary crossover", at_least=0,
-                                     at_most=1000, search=False)
-    mutation: float = setting(0.1, help="probability that a variable mutates", at_least=0, at_most=1, search=False)
-    mutation_index: float = setting(20.0, help="distribution index of polynomial mutation", at_least=0, at_most=1000,
-                                    search=False)
-    penalty: bool = setting(True, help="add each limit's penalty (CMOFL); false leaves limits to the report (MOFL)",
-                            search=False)
-    constraint: str = setting("penalty", help="how limits count: by a penalty (Kang 2023), or points within them come first (Deb 2002)",
-                              options=("penalty", "domination"), search=False)
-    start: str = setting("sobol", help="how the first generation is drawn", options=("sobol", "uniform"), search=False)
+    population: int = setting(
+        20,
+        help="points per generation, and how many survive",
+        at_least=2,
+        at_most=100_000,
+        search=False,
+    )
+    crossover: float = setting(
+        0.9,
+        help="probability that a pair of parents is crossed",
+        at_least=0,
+        at_most=1,
+        search=False,
+    )
+    crossover_index: float = setting(
+        2.0,
+        help="distribution index of simulated binary crossover",
+        at_least=0,
+        at_most=1000,
+        search=False,
+    )
+    mutation: float = setting(
+        0.1, help="probability that a variable mutates", at_least=0, at_most=1, search=False
+    )
+    mutation_index: float = setting(
+        20.0,
+        help="distribution index of polynomial mutation",
+        at_least=0,
+        at_most=1000,
+        search=False,
+    )
+    penalty: bool = setting(
+        True,
+        help="add each limit's penalty (CMOFL); false leaves limits to the report (MOFL)",
+        search=False,
+    )
+    constraint: str = setting(
+        "penalty",
+        help="how limits count: by a penalty (Kang 2023), or points within them come first (Deb 2002)",
+        options=("penalty", "domination"),
+        search=False,
+    )
+    start: str = setting(
+        "sobol",
+        help="how the first generation is drawn",
+        options=("sobol", "uniform"),
+        search=False,
+    )
 
     @property
     def batch(self) -> int:
@@ -51,7 +85,11 @@ class Nsga2:
         return self._children(problem, history, alive, y, n, draw)
 
     def _judged(self, problem: Problem, history: History) -> FloatArray:
-        return penalised(problem.objectives, history.y) if self.penalty and self.constraint == "penalty" else history.y
+        return (
+            penalised(problem.objectives, history.y)
+            if self.penalty and self.constraint == "penalty"
+            else history.y
+        )
 
     def _over(self, problem: Problem, history: History) -> FloatArray:
         """Return by how much each row exceeds limits in all, in units of the limits; nothing where the penalty deals with them."""
@@ -70,8 +108,15 @@ class Nsga2:
             alive = select(np.concatenate([alive, born]), y, self.population, over)
         return alive
 
-    def _children(self, problem: Problem, history: History, alive: Rows, y: FloatArray, n: int,
-                  draw: np.random.Generator) -> FloatArray:
+    def _children(
+        self,
+        problem: Problem,
+        history: History,
+        alive: Rows,
+        y: FloatArray,
+        n: int,
+        draw: np.random.Generator,
+    ) -> FloatArray:
         """Return n children that differ from one another and from everything evaluated, as far as the space allows."""
         over = self._over(problem, history)
         rank = ranked(y[alive], over[alive])
@@ -79,8 +124,16 @@ class Nsga2:
 
         def breed(pairs: int) -> FloatArray:
             parents = alive[tournament(rank, room, 2 * pairs, draw)]
-            return offspring(problem.space, history.x[parents[:pairs]], history.x[parents[pairs:]], draw, self.crossover,
-                             self.crossover_index, self.mutation, self.mutation_index)
+            return offspring(
+                problem.space,
+                history.x[parents[:pairs]],
+                history.x[parents[pairs:]],
+                draw,
+                self.crossover,
+                self.crossover_index,
+                self.mutation,
+                self.mutation_index,
+            )
 
         return distinct(problem.space, n, history.x, breed)
 

@@ -22,7 +22,9 @@ MARGIN = 0.1  # of the ideal point below the best seen, in standard deviations
 LOCAL = 0.01  # local step of each candidate, times the slope; long for lopsided preferences, which is how other pieces of a front are found
 HIDDEN = 256  # width of the two hidden layers
 EDGE = 0.05  # how far from the ends of its variables the network starts, as it hardly moves there
-Bounds = Callable[[FloatArray], tuple[FloatArray, FloatArray]]  # x [p,d] → lower confidence bounds [p,m], standardised; slopes [p,m,d]
+Bounds = Callable[
+    [FloatArray], tuple[FloatArray, FloatArray]
+]  # x [p,d] → lower confidence bounds [p,m], standardised; slopes [p,m,d]
 
 
 @dataclass(frozen=True)
@@ -33,16 +35,42 @@ class Psl:
     """
 
     batch: int = setting(5, help="points proposed at once", at_least=1, at_most=1000, search=False)
-    start: int = setting(5, help="points drawn before anything is learned", at_least=1, at_most=10_000, search=False)
-    penalty: bool = setting(True, help="add each limit's penalty to what is predicted (CMOFL); false leaves limits to the report (MOFL)",
-                            search=False)
-    learning_rate: float = setting(1e-3, help="of the network; Kang 2023 prints 1e-5, its method's authors use 1e-3", above=0, at_most=1,
-                                   search=False)
-    steps: int = setting(1000, help="training steps of the network", at_least=1, at_most=100_000, search=False)
-    noise: bool = setting(True, help="let the Gaussian processes expect noise; its authors' code does not", search=False)
-    optimism: float = setting(0.1, help="standard deviations below the mean that are aimed at", at_least=0, at_most=100, search=False)
-    anchor: bool = setting(True, help="start the network at the point seen that balances the objectives best; its authors' code starts it "
-                                      "at the centre of the space, where a plateau can hold it", search=False)
+    start: int = setting(
+        5, help="points drawn before anything is learned", at_least=1, at_most=10_000, search=False
+    )
+    penalty: bool = setting(
+        True,
+        help="add each limit's penalty to what is predicted (CMOFL); false leaves limits to the report (MOFL)",
+        search=False,
+    )
+    learning_rate: float = setting(
+        1e-3,
+        help="of the network; Kang 2023 prints 1e-5, its method's authors use 1e-3",
+        above=0,
+        at_most=1,
+        search=False,
+    )
+    steps: int = setting(
+        1000, help="training steps of the network", at_least=1, at_most=100_000, search=False
+    )
+    noise: bool = setting(
+        True,
+        help="let the Gaussian processes expect noise; its authors' code does not",
+        search=False,
+    )
+    optimism: float = setting(
+        0.1,
+        help="standard deviations below the mean that are aimed at",
+        at_least=0,
+        at_most=100,
+        search=False,
+    )
+    anchor: bool = setting(
+        True,
+        help="start the network at the point seen that balances the objectives best; its authors' code starts it "
+        "at the centre of the space, where a plateau can hold it",
+        search=False,
+    )
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         if len(problem.space) == 0:
@@ -54,10 +82,14 @@ class Psl:
             learned = self._learned(problem, history)
             bounds, ideal = lower_bounds(learned, self.optimism), _ideal(learned)
             network = self._trained(history, bounds, ideal, draw)
-            x = _with_local_step(network, bounds, ideal, _preferences(draw, CANDIDATES, len(learned)))
+            x = _with_local_step(
+                network, bounds, ideal, _preferences(draw, CANDIDATES, len(learned))
+            )
         return self._chosen(problem, history, learned, problem.space.snap(x), n)
 
-    def pareto_set(self, problem: Problem, history: History, seed: int, preferences: FloatArray) -> FloatArray:
+    def pareto_set(
+        self, problem: Problem, history: History, seed: int, preferences: FloatArray
+    ) -> FloatArray:
         """Return the points [p,d] that the network, learned from this history, holds best for preferences [p,m].
 
         A preference is a weight per objective, of any scale: the larger, the smaller that objective is meant to be.
@@ -67,26 +99,42 @@ class Psl:
         inverse = 1 / np.maximum(preferences, 1e-6)  # the network's own preferences divide
         with torch_alone(derive(seed, "psl", len(history))):
             learned = self._learned(problem, history)
-            network = self._trained(history, lower_bounds(learned, self.optimism), _ideal(learned), rng(seed, "psl", len(history)))
+            network = self._trained(
+                history,
+                lower_bounds(learned, self.optimism),
+                _ideal(learned),
+                rng(seed, "psl", len(history)),
+            )
             return problem.space.snap(network(inverse / inverse.sum(axis=1, keepdims=True)))
 
     def _learned(self, problem: Problem, history: History) -> list[Surrogate]:
         return [fit(problem.space, history.x, column, self.noise) for column in filled(history.y).T]
 
-    def _trained(self, history: History, bounds: Bounds, ideal: FloatArray, draw: np.random.Generator) -> Network:
+    def _trained(
+        self, history: History, bounds: Bounds, ideal: FloatArray, draw: np.random.Generator
+    ) -> Network:
         """Return the network, trained to go down the Tchebycheff distance, as far for one preference as for any other."""
         balanced = history.x[np.argmin((bounds(history.x)[0] - ideal).max(axis=1))]
-        network = Network(len(ideal), np.clip(balanced, EDGE, 1 - EDGE) if self.anchor else np.full_like(balanced, 0.5),
-                          self.learning_rate)
-        for preferences in np.split(_preferences(draw, self.steps * PREFERENCES, len(ideal)), self.steps):
+        network = Network(
+            len(ideal),
+            np.clip(balanced, EDGE, 1 - EDGE) if self.anchor else np.full_like(balanced, 0.5),
+            self.learning_rate,
+        )
+        for preferences in np.split(
+            _preferences(draw, self.steps * PREFERENCES, len(ideal)), self.steps
+        ):
             slope = tchebycheff_slope(*bounds(network(preferences)), preferences, ideal)
             length = np.linalg.norm(slope, axis=1, keepdims=True)
             network.learn(slope / np.maximum(length, 1e-12))
         return network
 
-    def _chosen(self, problem: Problem, history: History, learned: list[Surrogate], x: FloatArray, n: int) -> FloatArray:
+    def _chosen(
+        self, problem: Problem, history: History, learned: list[Surrogate], x: FloatArray, n: int
+    ) -> FloatArray:
         """Return the n of the candidates x [c,d] that one after another add most hypervolume by their surrogate objectives."""
-        y = np.stack([mean - self.optimism * sd for mean, sd in (s.predict(x) for s in learned)], axis=1)
+        y = np.stack(
+            [mean - self.optimism * sd for mean, sd in (s.predict(x) for s in learned)], axis=1
+        )
         found = history.y[~history.failed]
         if self.penalty:
             y, found = penalised(problem.objectives, y), penalised(problem.objectives, found)
@@ -106,7 +154,9 @@ def greedy(y: FloatArray, front: FloatArray, n: int) -> list[int]:
     for _ in range(n):
         base = hypervolume(front, corner)
         best, at = -1.0, 0
-        for i in np.argsort(-gain, kind="stable"):  # gains only shrink, so a stale one that is smaller needs no fresh look
+        for i in np.argsort(
+            -gain, kind="stable"
+        ):  # gains only shrink, so a stale one that is smaller needs no fresh look
             if gain[i] <= best:
                 break
             gain[i] = -1.0 if i in chosen else hypervolume(np.vstack([front, y[i]]), corner) - base
@@ -122,9 +172,18 @@ def lower_bounds(learned: list[Surrogate], optimism: float) -> Bounds:
     space = learned[0].space
     lengths = np.stack([s.lengths for s in learned])[:, None]  # [m,1,f]
     inputs = np.stack([s.inputs / s.lengths for s in learned])  # [m,n,f]
-    squares, turned = (inputs**2).sum(axis=2)[:, None], np.ascontiguousarray(inputs.transpose(0, 2, 1))  # [m,1,n], [m,f,n]
-    weights, precision = np.stack([s.weights for s in learned])[:, None], np.stack([s.precision for s in learned])  # [m,1,n], [m,n,n]
-    height, mean = np.array([s.height for s in learned])[:, None, None], np.array([s.mean for s in learned])[:, None]
+    squares, turned = (
+        (inputs**2).sum(axis=2)[:, None],
+        np.ascontiguousarray(inputs.transpose(0, 2, 1)),
+    )  # [m,1,n], [m,f,n]
+    weights, precision = (
+        np.stack([s.weights for s in learned])[:, None],
+        np.stack([s.precision for s in learned]),
+    )  # [m,1,n], [m,n,n]
+    height, mean = (
+        np.array([s.height for s in learned])[:, None, None],
+        np.array([s.mean for s in learned])[:, None],
+    )
     first = np.cumsum([0, *widths(space)])[:-1]  # [d], of each variable's features
 
     def lower(x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -135,9 +194,13 @@ def lower_bounds(learned: list[Surrogate], optimism: float) -> Bounds:
         decay = height * np.exp(-r)
         across = decay * (1 + r + r * r / 3)  # Matérn 5/2
         explained = across @ precision
-        sd = np.sqrt(np.maximum(height - (explained * across).sum(axis=2, keepdims=True), 1e-8))  # [m,p,1]
+        sd = np.sqrt(
+            np.maximum(height - (explained * across).sum(axis=2, keepdims=True), 1e-8)
+        )  # [m,p,1]
         value = mean + (across * weights).sum(axis=2) - optimism * sd[:, :, 0]
-        pull = (weights + optimism / sd * explained) * decay * (1 + r) * (-5 / 3)  # along what lies between x and each input
+        pull = (
+            (weights + optimism / sd * explained) * decay * (1 + r) * (-5 / 3)
+        )  # along what lies between x and each input
         slope = (pull.sum(axis=2, keepdims=True) * scaled - pull @ inputs) / lengths * growth
         return value.T, np.add.reduceat(slope, first, axis=2).transpose(1, 0, 2)
 
@@ -155,7 +218,9 @@ class Network:
         from torch.nn import Linear, ReLU, Sigmoid
 
         last = Linear(HIDDEN, len(near))
-        self.module = torch.nn.Sequential(Linear(m, HIDDEN), ReLU(), Linear(HIDDEN, HIDDEN), ReLU(), last, Sigmoid())
+        self.module = torch.nn.Sequential(
+            Linear(m, HIDDEN), ReLU(), Linear(HIDDEN, HIDDEN), ReLU(), last, Sigmoid()
+        )
         with torch.no_grad():
             last.bias.add_(torch.from_numpy(np.log(near / (1 - near))))
         self.adam = torch.optim.Adam(self.module.parameters(), lr=rate, fused=True)
@@ -175,14 +240,20 @@ class Network:
         self.adam.step()
 
 
-def tchebycheff_slope(value: FloatArray, slope: FloatArray, preferences: FloatArray, ideal: FloatArray) -> FloatArray:
+def tchebycheff_slope(
+    value: FloatArray, slope: FloatArray, preferences: FloatArray, ideal: FloatArray
+) -> FloatArray:
     """Return the slope [p,d] of the augmented Tchebycheff distance (Lin et al. 2022, Eq. 8) of bounds [p,m] with slopes [p,m,d]."""
     worst = np.argmax((value - ideal) / preferences, axis=1)
     rows = np.arange(len(worst))
-    return np.asarray(slope[rows, worst] / preferences[rows, worst, None] + 0.01 * slope.sum(axis=1))
+    return np.asarray(
+        slope[rows, worst] / preferences[rows, worst, None] + 0.01 * slope.sum(axis=1)
+    )
 
 
-def _with_local_step(network: Network, bounds: Bounds, ideal: FloatArray, preferences: FloatArray) -> FloatArray:
+def _with_local_step(
+    network: Network, bounds: Bounds, ideal: FloatArray, preferences: FloatArray
+) -> FloatArray:
     """Return the points [2c,d] of preferences [c,m] and, for each, the point a step down its Tchebycheff distance."""
     x = network(preferences)
     step = LOCAL * tchebycheff_slope(*bounds(x), preferences, ideal)

@@ -20,9 +20,15 @@ from fedpareto.space import FloatArray
 class Random:
     """Propose points without looking at what was measured."""
 
-    sequence: str = setting("sobol", help="sobol fills the cube evenly; uniform draws each point on its own",
-                            options=("sobol", "uniform"), search=False)
-    batch: int = setting(20, help="points proposed at once", at_least=1, at_most=100_000, search=False)
+    sequence: str = setting(
+        "sobol",
+        help="sobol fills the cube evenly; uniform draws each point on its own",
+        options=("sobol", "uniform"),
+        search=False,
+    )
+    batch: int = setting(
+        20, help="points proposed at once", at_least=1, at_most=100_000, search=False
+    )
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         return start(self.sequence, len(problem.space), n, seed, skip=len(history))
@@ -32,9 +38,16 @@ def start(sequence: str, d: int, n: int, seed: int, skip: int = 0) -> FloatArray
     """Return n points [n,d] of a sequence, after the first `skip`."""
     if sequence == "uniform" or d == 0 or d > qmc.Sobol.MAXDIM:
         return rng(seed, "random", skip).random((n, d))
-    engine = qmc.Sobol(d, scramble=True, rng=derive(seed, "sobol"), bits=max(30, math.ceil(math.log2(skip + n + 1))))
+    engine = qmc.Sobol(
+        d,
+        scramble=True,
+        rng=derive(seed, "sobol"),
+        bits=max(30, math.ceil(math.log2(skip + n + 1))),
+    )
     if skip:
         engine.fast_forward(skip)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # it would like a power of two; our batches are what they are
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # it would like a power of two; our batches are what they are
         return np.asarray(engine.random(n))

@@ -1,4 +1,4 @@
-"""Gaussian processes over the unit cube, one for each objective that has to be learned. BoTorch is loaded on first use."""
+"""Gaussian processes over the unit cube, one for each objective that has to be learned."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def torch_alone(seed: int) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Surrogate:
-    """A Gaussian process of one objective: Matérn 5/2, one length scale per variable, constant mean, with noise."""
+    """A Gaussian process of one objective, with noise.
+
+    It has a Matérn 5/2 covariance, one length scale per variable, and a constant mean.
+    """
 
     space: Space
     inputs: FloatArray  # [n,f] features
@@ -49,7 +52,7 @@ class Surrogate:
     centre: float
     scale: float
     bends: tuple[FloatArray, FloatArray] | None = None  # [f] and [f], how each input is warped
-    share: FloatArray | None = None  # [n], the trainings of each measurement as a share of the most; all have as many if left out
+    share: FloatArray | None = None  # [n], trainings of each row as a share of the most, else all 1
 
     @property
     def noise(self) -> float:
@@ -65,7 +68,9 @@ class Surrogate:
     def root(self) -> FloatArray:
         """The lower triangular root [n,n] of the covariance of what was measured."""
         noise = self.variance if self.share is None else self.variance / self.share
-        noisy = self.covariance(self.inputs, self.inputs) + (noise + 1e-8) * np.eye(len(self.inputs))
+        noisy = self.covariance(self.inputs, self.inputs) + (noise + 1e-8) * np.eye(
+            len(self.inputs)
+        )
         return np.asarray(cholesky(noisy, lower=True))
 
     @cached_property
@@ -80,104 +85,177 @@ class Surrogate:
 
     def features(self, x: FloatArray) -> FloatArray:
         """Return the inputs [k,f] that stand for x [k,d]."""
-        return features(self.space, x) if self.bends is None else warped(features(self.space, x), *self.bends)
+        return (
+            features(self.space, x)
+            if self.bends is None
+            else warped(features(self.space, x), *self.bends)
+        )
 
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return mean [k] and standard deviation [k] of what would be measured without noise at x [k,d]."""
         across = self.covariance(self.inputs, self.features(x))
         explained = solve_triangular(self.root, across, lower=True)
         left = np.maximum(self.height - (explained**2).sum(axis=0), 1e-12)
-        return self.centre + self.scale * (self.mean + across.T @ self.weights), self.scale * np.sqrt(left)
+        return self.centre + self.scale * (
+            self.mean + across.T @ self.weights
+        ), self.scale * np.sqrt(left)
 
     def believe(self, x: FloatArray) -> Surrogate:
-        """Return the process as if its mean had been measured at x [k,d]."""
-        return self.told(x, self.predict(x)[0])
+        """Return the process as if its mean had been measured at x [k,d], by most trainings."""
+        z = (self.predict(x)[0] - self.centre) / self.scale
+        share = None if self.share is None else np.concatenate([self.share, np.ones(len(x))])
+        return replace(
+            self,
+            inputs=np.vstack([self.inputs, self.features(x)]),
+            targets=np.concatenate([self.targets, z]),
+            share=share,
+        )
 
-    def told(self, x: FloatArray, y: FloatArray, share: float = 1.0) -> Surrogate:
-        """Return the process once y [k] was measured at x [k,d], each the mean of this share of the most trainings."""
-        z = (y - self.centre) / self.scale
-        shares = None if self.share is None and share == 1 else np.ones(len(self.inputs)) if self.share is None else self.share
-        return replace(self, inputs=np.vstack([self.inputs, self.features(x)]), targets=np.concatenate([self.targets, z]),
-                       share=None if shares is None else np.concatenate([shares, np.full(len(x), share)]))
 
+def fit(
+    space: Space,
+    x: FloatArray,
+    y: FloatArray,
+    noise: bool = True,
+    warp: bool = False,
+    runs: NDArray[np.int64] | None = None,
+) -> Surrogate:
+    """Fit a process to y [n] at x [n,d] by maximum a posteriori.
 
-def fit(space: Space, x: FloatArray, y: FloatArray, noise: bool = True, warp: bool = False,
-        runs: NDArray[np.int64] | None = None) -> Surrogate:
-    """Fit a process to y [n] at x [n,d] by maximum a posteriori; without noise it passes through every value.
-
-    Each value is the mean of as many trainings as runs [n] says: the fewer, the more noise it has and the less it weighs.
-    With warp it also learns how to bend each axis (Snoek et al. 2014), for variables that matter near one end of their range only.
+    Without noise it passes through every value. Each value is the mean of as many trainings as
+    runs [n] says: the fewer, the more noise it has and the less it weighs. With warp it also learns
+    how to bend each axis (Snoek et al. 2014), for variables that matter near one end of their
+    range only.
     """
+    centre = float(y.mean())
+    spread = float(y.std())
+    level = spread <= 1e-12 * max(1.0, abs(centre))
+    scale = 1.0 if level else spread
+    inputs = features(space, x)
+    targets = (y - centre) / scale
+    share = None
+    if runs is not None and noise and not (runs == runs[0]).all():
+        share = runs / runs.max()
+    seen = np.unique(np.linspace(0, len(x) - 1, min(ROWS, len(x))).astype(np.int64))
+    weights = None if share is None else share[seen]
+    model = _model(inputs[seen], targets[seen], noise, warp, weights)
+    if not level and inputs.shape[1]:
+        _search(model)
+    bends = None
+    if warp:
+        bends = _bends(model.input_transform)
+        inputs = warped(inputs, *bends)
+    return Surrogate(
+        space,
+        inputs,
+        targets,
+        model.covar_module.base_kernel.lengthscale.detach().numpy()[0].astype(np.float64),
+        float(model.covar_module.outputscale),
+        float(model.mean_module.constant),
+        float(model.likelihood.noise.mean()),
+        centre,
+        scale,
+        bends,
+        share=share,
+    )
+
+
+def _model(
+    inputs: FloatArray, targets: FloatArray, noise: bool, warp: bool, share: FloatArray | None
+) -> Any:
+    """Return BoTorch's process for targets [n] at inputs [n,f], as its priors have it."""
     import torch
-    from botorch.fit import fit_gpytorch_mll
     from botorch.models import SingleTaskGP
     from botorch.models.transforms.input import Warp
     from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
     from gpytorch.kernels import ScaleKernel
-    from gpytorch.mlls import ExactMarginalLogLikelihood
     from gpytorch.priors import GammaPrior, LogNormalPrior
 
-    centre, spread = float(y.mean()), float(y.std())
-    level = spread <= 1e-12 * max(1.0, abs(centre))
-    scale = 1.0 if level else spread
-    inputs, targets = features(space, x), (y - centre) / scale
-    seen = np.unique(np.linspace(0, len(x) - 1, min(ROWS, len(x))).astype(np.int64))
-    seen_x, seen_z = torch.from_numpy(inputs[seen]), torch.from_numpy(targets[seen])[:, None]
-    prior = LogNormalPrior(0.0, 0.75**0.5)
+    x = torch.from_numpy(inputs)
+    z = torch.from_numpy(targets)[:, None]
     f = inputs.shape[1]
-    bend: Any = Warp(f, list(range(f)), concentration0_prior=prior, concentration1_prior=prior) if warp else None
-    share = None if runs is None or not noise or (runs == runs[0]).all() else runs / runs.max()
-    matern = get_covar_module_with_dim_scaled_prior(inputs.shape[1], use_rbf_kernel=False)
-    kernel = ScaleKernel(matern, outputscale_prior=GammaPrior(2.0, 0.15))
-    model = SingleTaskGP(seen_x, seen_z, None if noise else torch.full_like(seen_z, 1e-6), covar_module=kernel, outcome_transform=None,
-                         input_transform=bend, likelihood=None if share is None else _weighed(share[seen]))
-    if not level and inputs.shape[1]:
-        try:
-            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer_kwargs={"options": {"maxiter": STEPS}})
-        except Exception as error:  # BoTorch found no step that succeeds: the process stays as its priors have it
-            logging.getLogger("fedpareto").info("a Gaussian process could not be fitted to %d rows: %s", len(seen), error)
-    lengths = matern.lengthscale.detach().numpy()[0].astype(np.float64)
-    bends = None
-    if bend is not None:
-        bends = bend.concentration1.detach().numpy().reshape(f), bend.concentration0.detach().numpy().reshape(f)
-        inputs = warped(inputs, *bends)
-    return Surrogate(space, inputs, targets, lengths, float(kernel.outputscale), float(model.mean_module.constant),
-                     float(model.likelihood.noise.mean()), centre, scale, bends, share=share)
+    prior = LogNormalPrior(0.0, 0.75**0.5)
+    bend: Any = None
+    if warp:
+        bend = Warp(f, list(range(f)), concentration0_prior=prior, concentration1_prior=prior)
+    matern = get_covar_module_with_dim_scaled_prior(f, use_rbf_kernel=False)
+    return SingleTaskGP(
+        x,
+        z,
+        None if noise else torch.full_like(z, 1e-6),
+        covar_module=ScaleKernel(matern, outputscale_prior=GammaPrior(2.0, 0.15)),
+        outcome_transform=None,
+        input_transform=bend,
+        likelihood=None if share is None else _weighed(share),
+    )
+
+
+def _search(model: Any) -> None:
+    """Search for the parameters of a process that fit best; where that fails, they stay as they are."""
+    from botorch.fit import fit_gpytorch_mll
+    from gpytorch.mlls import ExactMarginalLogLikelihood
+
+    likelihood = ExactMarginalLogLikelihood(model.likelihood, model)
+    try:
+        fit_gpytorch_mll(likelihood, optimizer_kwargs={"options": {"maxiter": STEPS}})
+    except Exception as error:  # BoTorch found no step that succeeds
+        logging.getLogger("fedpareto").info(
+            "a Gaussian process could not be fitted to %d rows: %s",
+            len(model.train_targets),
+            error,
+        )
+
+
+def _bends(warp: Any) -> tuple[FloatArray, FloatArray]:
+    """Return the two exponents [f] and [f] by which BoTorch's warp bends each input."""
+    a = warp.concentration1.detach().numpy().reshape(-1)
+    b = warp.concentration0.detach().numpy().reshape(-1)
+    return a, b
 
 
 def _weighed(share: FloatArray) -> Any:
-    """Return BoTorch's likelihood with its noise divided by each row's share [n] of the most trainings."""
+    """Return BoTorch's likelihood with the noise of each row divided by its share [n] of trainings."""
     import torch
     from botorch.models.utils.gpytorch_modules import get_gaussian_likelihood_with_lognormal_prior
     from linear_operator.operators import DiagLinearOperator
 
-    likelihood, shares = get_gaussian_likelihood_with_lognormal_prior(), torch.from_numpy(share)
+    likelihood = get_gaussian_likelihood_with_lognormal_prior()
+    shares = torch.from_numpy(share)
     likelihood.noise_covar.forward = lambda *_, **__: DiagLinearOperator(likelihood.noise / shares)
     return likelihood
 
 
 def warped(x: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return x [n,f] bent by the distribution function of Kumaraswamy, 1 − (1 − xᵃ)ᵇ, which is BoTorch's warp."""
+    """Return x [n,f] bent as BoTorch's warp does: by Kumaraswamy's 1 − (1 − xᵃ)ᵇ."""
     x = x * (1 - 2 * EDGE) + EDGE
     return np.asarray(1 - (1 - x**a) ** b)
 
 
 def features(space: Space, x: FloatArray) -> FloatArray:
     """Return the points x [n,d] with each unordered choice as one column per value, [n,f]."""
-    columns = [np.eye(v.size)[np.minimum((x[:, j] * v.size).astype(np.int64), v.size - 1)] if _unordered(v) else x[:, j : j + 1]
-               for j, v in enumerate(space.variables)]
+    columns = [
+        np.eye(v.size)[np.minimum((x[:, j] * v.size).astype(np.int64), v.size - 1)]
+        if _unordered(v)
+        else x[:, j : j + 1]
+        for j, v in enumerate(space.variables)
+    ]
     return np.ascontiguousarray(np.hstack(columns)) if columns else np.empty((len(x), 0))
 
 
 def sloped(space: Space, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the same, [n,f], and how each grows with its variable, [n,f]; between values, a choice is part one and part the next."""
-    columns, slopes = [], []
+    """Return features that change smoothly with the points x [n,d], and their slopes, [n,f] each.
+
+    Between two values of an unordered choice, a point is part one and part the next.
+    """
+    columns = []
+    slopes = []
     for j, v in enumerate(space.variables):
         column = x[:, j : j + 1]
         slope = np.ones_like(column)
         if _unordered(v):
             off = column * v.size - (np.arange(v.size) + 0.5)
-            column, slope = np.maximum(1 - np.abs(off), 0), -v.size * np.sign(off) * (np.abs(off) < 1)
+            column = np.maximum(1 - np.abs(off), 0)
+            slope = -v.size * np.sign(off) * (np.abs(off) < 1)
         columns.append(column)
         slopes.append(slope)
     return np.hstack(columns), np.hstack(slopes)
@@ -189,10 +267,17 @@ def widths(space: Space) -> list[int]:
 
 
 def _unordered(variable: Variable) -> TypeGuard[Choice]:
-    return isinstance(variable, Choice) and variable.size > 2 and not all(isinstance(c, int | float) for c in variable.choices)
+    return (
+        isinstance(variable, Choice)
+        and variable.size > 2
+        and not all(isinstance(c, int | float) for c in variable.choices)
+    )
 
 
 def filled(y: FloatArray) -> FloatArray:
-    """Return y [n,m] with the worst value measured in place of each that is missing, so that failures are avoided."""
+    """Return y [n,m] with the worst value measured in place of each that is missing.
+
+    So what is learned from it keeps away from failures.
+    """
     known = np.where(np.isfinite(y), y, -np.inf).max(axis=0, initial=-np.inf)
     return np.where(np.isfinite(y), y, np.where(np.isfinite(known), known, 0.0))

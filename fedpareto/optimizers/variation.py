@@ -17,12 +17,22 @@ def discrete(space: Space) -> NDArray[np.bool_]:
     return np.array([v.size == 2 or isinstance(v, Choice) for v in space.variables], dtype=bool)
 
 
-def offspring(space: Space, first: FloatArray, second: FloatArray, draw: Draw, crossover: float, crossover_index: float,
-              mutation: float, mutation_index: float) -> FloatArray:
+def offspring(
+    space: Space,
+    first: FloatArray,
+    second: FloatArray,
+    draw: Draw,
+    crossover: float,
+    crossover_index: float,
+    mutation: float,
+    mutation_index: float,
+) -> FloatArray:
     """Return children [2n,d] of the parents first [n,d] and second [n,d]."""
     bits = discrete(space)
     children = np.concatenate(simulated_binary(first, second, draw, crossover, crossover_index))
-    children[:, bits] = np.concatenate(single_point(first[:, bits], second[:, bits], draw, crossover))
+    children[:, bits] = np.concatenate(
+        single_point(first[:, bits], second[:, bits], draw, crossover)
+    )
     mutated = polynomial(children, draw, mutation, mutation_index)
     mutated[:, bits] = flip(children[:, bits], draw, mutation)
     for j, variable in enumerate(space.variables):
@@ -31,7 +41,9 @@ def offspring(space: Space, first: FloatArray, second: FloatArray, draw: Draw, c
     return mutated
 
 
-def distinct(space: Space, n: int, seen: FloatArray, breed: Callable[[int], FloatArray]) -> FloatArray:
+def distinct(
+    space: Space, n: int, seen: FloatArray, breed: Callable[[int], FloatArray]
+) -> FloatArray:
     """Return n children [n,d] that differ from one another and from the points seen [k,d], as far as the space allows.
 
     breed returns two children for each pair asked for.
@@ -49,8 +61,9 @@ def distinct(space: Space, n: int, seen: FloatArray, breed: Callable[[int], Floa
     return np.array(children).reshape(n, len(space))
 
 
-def simulated_binary(first: FloatArray, second: FloatArray, draw: Draw, probability: float,
-                     index: float) -> tuple[FloatArray, FloatArray]:
+def simulated_binary(
+    first: FloatArray, second: FloatArray, draw: Draw, probability: float, index: float
+) -> tuple[FloatArray, FloatArray]:
     """Cross pairs by SBX bounded to the cube (Deb and Agrawal 1995); each variable takes part with probability ½."""
     n, d = first.shape
     low, high = np.minimum(first, second), np.maximum(first, second)
@@ -84,7 +97,9 @@ def polynomial(x: FloatArray, draw: Draw, probability: float, index: float) -> F
     return np.where(draw.random(x.shape) < probability, moved, x)
 
 
-def single_point(first: FloatArray, second: FloatArray, draw: Draw, probability: float) -> tuple[FloatArray, FloatArray]:
+def single_point(
+    first: FloatArray, second: FloatArray, draw: Draw, probability: float
+) -> tuple[FloatArray, FloatArray]:
     """Swap everything after one cut per pair."""
     n, d = first.shape
     cut = draw.integers(0, max(d, 1), size=(n, 1))

@@ -135,7 +135,7 @@ def _over_clients(privacy: Privacy, clients: int, clip: float, sampling: str) ->
     def least(m: int, T: int) -> float:
         unit = seen(1.0, m)
         asked = {name: value for name, value in unit.terms(T).items() if name != "noise"}
-        s = noise_for(privacy, target, **asked) / unit.noise
+        s = noise_for(privacy, target, **asked) / float(unit.noise)
         while price(s, m, T) > target:  # dividing may have rounded it down
             s *= 1 + 1e-15
         return s

@@ -15,7 +15,7 @@ from fedpareto import __version__
 from fedpareto.federation.measures import MEASURES
 from fedpareto.keep import Trained, write_weights, write_whole
 from fedpareto.privacy import rounded_up
-from fedpareto.report.evidence import not_guaranteed
+from fedpareto.report.caveats import not_guaranteed
 from fedpareto.report.points import Point, View
 from fedpareto.report.privacy import promises, search_cost
 from fedpareto.report.text import package_versions, short

@@ -19,9 +19,10 @@ from fedpareto import __version__
 from fedpareto.federation.measures import MEASURES
 from fedpareto.privacy import VIEWS, rounded_up
 from fedpareto.report.figures import MOST_CLIENTS
-from fedpareto.report.points import Point, View, split_table
-from fedpareto.report.privacy import SEEN_BY, headline, statements
+from fedpareto.report.points import Deals, Point, View, split_table
+from fedpareto.report.privacy import SEEN_BY, headline, statements, terms_of
 from fedpareto.report.text import column, package_versions, proxies, summary
+from fedpareto.space import Choice
 from fedpareto.study.write import fixed_study, to_toml
 
 SCRIPTS = ("data.js", "charts.js", "front.js", "parallel.js", "panels.js", "page.js")
@@ -33,9 +34,15 @@ def page(seen: View, live: str | None = None) -> str:
     assets = files("fedpareto.report")
     html, style = (assets.joinpath(name).read_text("utf-8") for name in ("page.html", "page.css"))
     script = "\n".join(assets.joinpath(name).read_text("utf-8") for name in SCRIPTS)
-    parts = {"title": escape(seen.study.name), "style": style, "script": script, "data": as_json(page_data(seen)),
-             "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-             "live": f' data-live="{escape(live, quote=True)}"' if live else "", "connect": "'self'" if live else "'none'"}
+    parts = {
+        "title": escape(seen.study.name),
+        "style": style,
+        "script": script,
+        "data": as_json(page_data(seen)),
+        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "live": f' data-live="{escape(live, quote=True)}"' if live else "",
+        "connect": "'self'" if live else "'none'",
+    }
     return re.sub(r"{{(\w+)}}", lambda slot: parts[slot[1]], html)
 
 
@@ -48,7 +55,9 @@ def as_json(data: Mapping[str, Any]) -> str:
 def page_data(seen: View) -> dict[str, Any]:
     """Return everything the page shows, as plain data; points are columns, one number where all are equal."""
     split = split_table(seen)
-    packages = ", ".join(f"{name} {found}" if found else f"no {name}" for name, found in package_versions().items())
+    packages = ", ".join(
+        f"{name} {found}" if found else f"no {name}" for name, found in package_versions().items()
+    )
     return {
         "study": seen.study.name,
         "summary": summary(seen),
@@ -59,13 +68,28 @@ def page_data(seen: View) -> dict[str, Any]:
         "view": headline(seen),
         "privacy": statements(seen),
         "views": _views(seen),
-        "objectives": [{"name": o.name, "heading": column(o), "limit": o.limit, "reference": o.reference, "measure": o.measure,
-                        "proxy": o.proxy, "up": o.measure.startswith("epsilon")} for o in seen.objectives],
-        "measures": {name: {"help": m.help, "proxy": m.proxy, "worst": m.worst} for name, m in MEASURES.items() if _measured(seen, name)},
+        "objectives": [
+            {
+                "name": o.name,
+                "heading": column(o),
+                "limit": o.limit,
+                "reference": o.reference,
+                "measure": o.measure,
+                "proxy": o.proxy,
+                "up": o.measure.startswith("epsilon"),
+            }
+            for o in seen.objectives
+        ],
+        "measures": {
+            name: {"help": m.help, "proxy": m.proxy, "worst": m.worst}
+            for name, m in MEASURES.items()
+            if _measured(seen, name)
+        },
         "settings": _settings(seen),
         "points": _columns(seen),
-        "failed": [{"trial": t.number, "settings": t.settings, "error": t.error} for t in (*seen.failed, *seen.stopped)],
-        "stopped": len(seen.stopped),
+        "failed": [
+            {"trial": t.number, "settings": t.settings, "error": t.error} for t in seen.failed
+        ],
         "curve": [_digits(v, 8) for v in seen.curve],
         "recommended": seen.recommended.trial if seen.recommended else None,
         "why": seen.why,
@@ -87,7 +111,10 @@ def _columns(seen: View) -> dict[str, Any]:
     """Return the points as columns: what settings and objectives are in full, other measures in a few digits."""
     place = {id(p): i for i, p in enumerate(seen.points)}
     few = len(seen.points) > MANY
-    asked, pairs = {o.measure for o in seen.objectives}, {n for name, m in MEASURES.items() if m.worst for n in (name, m.worst)}
+    asked, pairs = (
+        {o.measure for o in seen.objectives},
+        {n for name, m in MEASURES.items() if m.worst for n in (name, m.worst)},
+    )
     firsts: set[int] = set()
     return {
         "trial": [p.trial for p in seen.points],
@@ -96,12 +123,26 @@ def _columns(seen: View) -> dict[str, Any]:
         "front": [place[id(p)] for p in seen.front],
         "recommended": place[id(seen.recommended)] if seen.recommended else None,
         "early": [i for i, p in enumerate(seen.points) if p.trial in firsts or firsts.add(p.trial)],  # type: ignore[func-returns-value]
-        "settings": {name: _column([p.settings.get(name) for p in seen.points]) for name in _names(p.settings for p in seen.points)},
-        "objectives": {o.name: _column([_finite(p.objectives[o.name]) for p in seen.points]) for o in seen.objectives},
-        "measures": {name: _column([_rounded(name, p.measures.get(name), 4 if few else 6) for p in seen.points])
-                     for name in _names(p.measures for p in seen.points) if name not in asked},
-        "spread": {name: _column([_spread(p, name, 2 if few else 3) for p in seen.points])
-                   for name in _names(p.spread for p in seen.points) if name in asked | pairs},
+        "settings": {
+            name: _column([p.settings.get(name) for p in seen.points])
+            for name in _names(p.settings for p in seen.points)
+        },
+        "objectives": {
+            o.name: _column([_finite(p.objectives[o.name]) for p in seen.points])
+            for o in seen.objectives
+        },
+        "measures": {
+            name: _column(
+                [_rounded(name, p.measures.get(name), 4 if few else 6) for p in seen.points]
+            )
+            for name in _names(p.measures for p in seen.points)
+            if name not in asked
+        },
+        "spread": {
+            name: _column([_spread(p, name, 2 if few else 3) for p in seen.points])
+            for name in _names(p.spread for p in seen.points)
+            if name in asked | pairs
+        },
     }
 
 
@@ -144,23 +185,33 @@ def _spread(point: Point, name: str, digits: int) -> float | None:
 
 
 def _settings(seen: View) -> dict[str, Any]:
-    """Return what each setting is, a float, an integer or a choice, and whether it is searched by its logarithm."""
-    def kind(value: Any) -> str:
-        return "choice" if isinstance(value, bool | str) else "float" if isinstance(value, float) else "integer"
-
-    logs = {v.name: bool(getattr(v, "log", False)) for v in seen.study.problem.space.variables}
+    """Return the kind of each setting, and whether it is searched by its logarithm."""
+    variables = seen.study.problem.space.variables
+    logs = {v.name for v in variables if not isinstance(v, Choice) and v.log}
     first = seen.points[0].settings if seen.points else {}
-    return {name: {"kind": kind(value), "log": logs.get(name, False)} for name, value in first.items()}
+    return {name: {"kind": _kind(value), "log": name in logs} for name, value in first.items()}
+
+
+def _kind(value: Any) -> str:
+    """Say whether the value of a setting is a choice, a float or an integer."""
+    if isinstance(value, bool | str):
+        return "choice"
+    return "float" if isinstance(value, float) else "integer"
 
 
 def _views(seen: View) -> dict[str, Any] | None:
     """Return who may look on, and what a promise covers, where the problem knows an ε."""
-    terms = getattr(seen.study.problem, "privacy", None)
+    terms = terms_of(seen)
     if terms is None:
         return None
-    clients = getattr(getattr(seen.study.problem, "data", None), "clients", None)
-    return {"sees": {view: SEEN_BY[view] for view in VIEWS}, "unit": terms.unit, "delta": terms.delta(clients) if clients else None,
-            "private_data": terms.private_data}
+    problem = seen.study.problem
+    delta = terms.delta(problem.data.clients) if isinstance(problem, Deals) else None
+    return {
+        "sees": {view: SEEN_BY[view] for view in VIEWS},
+        "unit": terms.unit,
+        "delta": delta,
+        "private_data": terms.private_data,
+    }
 
 
 def _template(seen: View) -> str:
@@ -175,7 +226,10 @@ def _commands(seen: View) -> list[str]:
     if seen.study.path is None:
         return []
     name = shlex.quote(seen.study.path.name)
-    return [f"fedpareto run {name} --budget {seen.study.budget} --seed {seen.study.seed}", f"fedpareto verify {name}"]
+    return [
+        f"fedpareto run {name} --budget {seen.study.budget} --seed {seen.study.seed}",
+        f"fedpareto verify {name}",
+    ]
 
 
 def write_page(seen: View, path: str | Path) -> Path:

@@ -296,7 +296,6 @@ function paintTable() {
 function drawFailed() {
   byId("failed").hidden = !data.failed.length;
   if (!data.failed.length) return;
-  byId("failed").querySelector("h2").textContent = data.stopped ? "Failed and stopped trials" : "Failed trials";
   fill(byId("failures"), ["trial", "why", ...Object.keys(data.failed[0].settings)],
     data.failed.slice(0, 200).map((t) => ({ cells: [t.trial, t.error, ...Object.values(t.settings)] })));
 }

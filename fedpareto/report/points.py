@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,31 @@ from fedpareto.errors import DataError, SettingError, did_you_mean
 from fedpareto.front import hypervolume, knee, nondominated
 from fedpareto.history import History
 from fedpareto.noise import derive
-from fedpareto.problem import Objective, feasible, reference
+from fedpareto.problem import Knows, Objective, feasible, reference
 from fedpareto.space import FloatArray
 from fedpareto.study import Study
 from fedpareto.trials import Trial, known_of
 
 MOST_VOLUMES = 2000  # hypervolumes that are computed for a curve
+
+
+class Dealt(Protocol):
+    """Data that are dealt to clients."""
+
+    @property
+    def clients(self) -> int:
+        """How many clients there are."""
+
+
+@runtime_checkable
+class Deals(Protocol):
+    """A problem that deals data to clients, and can say who holds what."""
+
+    @property
+    def data(self) -> Dealt: ...
+
+    def split_table(self, seed: int) -> NDArray[np.int64]:
+        """Return how many training examples of each class each client holds in a repeat, [K,C]."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +66,6 @@ class View:
     curve: tuple[float, ...]  # hypervolume after each finished trial
     recommended: Point | None
     why: str
-    stopped: tuple[Trial, ...] = ()  # that were not expected to reach the front, before their end
     trainings: int = 0  # of all finished trials together
 
     @property
@@ -69,21 +87,36 @@ class View:
 
 def view(study: Study, trials: Sequence[Trial]) -> View:
     """Look at a study's trials."""
-    finished = [t if t.runs else dataclasses.replace(t, runs=study.repeats) for t in trials if t.state != "pending"]
+    finished = [
+        t if t.runs else dataclasses.replace(t, runs=study.repeats)
+        for t in trials
+        if t.state != "pending"
+    ]
     objectives = study.problem.objectives
     known = known_of(study.problem, finished)
     holds = feasible(objectives, known.y)
-    points = [_point(t, objectives, row, ok) for t, row, ok in zip(finished, known.y, holds, strict=True) if t.state == "done"]
+    points = [
+        _point(t, objectives, row, ok)
+        for t, row, ok in zip(finished, known.y, holds, strict=True)
+        if t.state == "done"
+    ]
     points += _on_the_way(study, finished, known)
     front = best([p for p in points if p.feasible] or points, objectives)
     chosen, why = recommend(front, objectives)
-    return View(study, tuple(points), tuple(front), tuple(t for t in finished if t.state == "failed"),
-                tuple(hypervolumes(known, objectives)), chosen, why, tuple(t for t in finished if t.state == "stopped"),
-                sum(t.runs for t in finished))
+    return View(
+        study,
+        tuple(points),
+        tuple(front),
+        tuple(t for t in finished if t.state == "failed"),
+        tuple(hypervolumes(known, objectives)),
+        chosen,
+        why,
+        sum(t.runs for t in finished),
+    )
 
 
 def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list[Point]:
-    """Return what runs showed on the way that nothing beats: points of their own, with the settings that end there."""
+    """Return what runs showed on the way that nothing beats, as points of runs that end there."""
     objectives = study.problem.objectives
     holds = feasible(objectives, known.free_y)
     rows = np.vstack([known.y[~known.failed], known.free_y[holds]])
@@ -92,27 +125,45 @@ def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list
         return []
     settings = study.problem.space.decode(known.free_x[kept])
     names = [n for n in finished[0].measures if n not in {o.measure for o in objectives}]
-    also = study.problem.known(settings, names) if hasattr(study.problem, "known") else {}
+    also: Mapping[str, FloatArray] = {}
+    if isinstance(study.problem, Knows):
+        also = study.problem.known(settings, names)
     out = []
     for j, i in enumerate(kept):
         measures = {name: float(column[j]) for name, column in also.items()}
         measures |= {o.measure: float(v) for o, v in zip(objectives, known.free_y[i], strict=True)}
-        ended = dataclasses.replace(finished[known.free_of[i]], settings={name: column[j] for name, column in settings.items()},
-                                    spread={}, measures=measures)
+        ended = dataclasses.replace(
+            finished[known.free_of[i]],
+            settings={name: column[j] for name, column in settings.items()},
+            spread={},
+            measures=measures,
+        )
         out.append(_point(ended, objectives, known.free_y[i], True))
     return out
 
 
 def hypervolumes(known: History, objectives: Sequence[Objective]) -> list[float]:
     """Return the hypervolume of what holds every limit after each row, what its run showed on the way included."""
-    also = [known.free_y[known.free_of == i] for i in range(len(known))] if len(known.free_of) else [known.y[:0]] * len(known)
-    return growth([np.vstack([row[None], way]) for row, way in zip(known.y, also, strict=True)], objectives, reference(objectives))
+    also = (
+        [known.free_y[known.free_of == i] for i in range(len(known))]
+        if len(known.free_of)
+        else [known.y[:0]] * len(known)
+    )
+    return growth(
+        [np.vstack([row[None], way]) for row, way in zip(known.y, also, strict=True)],
+        objectives,
+        reference(objectives),
+    )
 
 
-def growth(rows: Sequence[FloatArray], objectives: Sequence[Objective], corner: FloatArray) -> list[float]:
+def growth(
+    rows: Sequence[FloatArray], objectives: Sequence[Objective], corner: FloatArray
+) -> list[float]:
     """Return the hypervolume up to a corner [m] after each of some sets of rows [·,m], of those that hold every limit."""
     front, curve, volume = np.empty((0, len(corner))), [], 0.0
-    pace = max(1, len(rows) // MOST_VOLUMES)  # of many trials, the volume is computed after every few, and at the end
+    pace = max(
+        1, len(rows) // MOST_VOLUMES
+    )  # of many trials, the volume is computed after every few, and at the end
     for i, new in enumerate(rows, 1):
         new = new[feasible(objectives, new)]
         beaten = np.all(front[None] <= new[:, None], axis=2)  # [new, front]
@@ -128,17 +179,25 @@ def growth(rows: Sequence[FloatArray], objectives: Sequence[Objective], corner: 
 
 def _point(trial: Trial, objectives: Sequence[Objective], row: FloatArray, holds: bool) -> Point:
     values = {o.name: float(v) for o, v in zip(objectives, row, strict=True)}
-    return Point(trial.number, trial.settings, values, trial.measures, trial.spread, bool(holds), trial.runs)
+    return Point(
+        trial.number, trial.settings, values, trial.measures, trial.spread, bool(holds), trial.runs
+    )
 
 
 def _matrix(points: Sequence[Point], objectives: Sequence[Objective]) -> FloatArray:
-    return np.array([[p.objectives[o.name] for o in objectives] for p in points]).reshape(len(points), len(objectives))
+    return np.array([[p.objectives[o.name] for o in objectives] for p in points]).reshape(
+        len(points), len(objectives)
+    )
 
 
 def best(points: Sequence[Point], objectives: Sequence[Objective]) -> list[Point]:
     """Return the non-dominated points, one of equals, in the order of the first objective."""
     y = _matrix(points, objectives)
-    front = {tuple(row): p for row, p, kept in reversed(list(zip(y, points, nondominated(y), strict=True))) if kept}
+    front = {
+        tuple(row): p
+        for row, p, kept in reversed(list(zip(y, points, nondominated(y), strict=True)))
+        if kept
+    }
     return [front[row] for row in sorted(front)]
 
 
@@ -146,8 +205,13 @@ def by_budget(seen: View) -> list[tuple[float, list[Point]]]:
     """Return, for three budgets of the third objective, the front of the first two among the points within it."""
     third = seen.objectives[2].name
     values = sorted(p.objectives[third] for p in seen.front)
-    budgets = sorted({values[max(0, round(share * len(values)) - 1)] for share in (1 / 3, 2 / 3, 1.0)})
-    return [(b, best([p for p in seen.front if p.objectives[third] <= b], seen.objectives[:2])) for b in budgets]
+    budgets = sorted(
+        {values[max(0, round(share * len(values)) - 1)] for share in (1 / 3, 2 / 3, 1.0)}
+    )
+    return [
+        (b, best([p for p in seen.front if p.objectives[third] <= b], seen.objectives[:2]))
+        for b in budgets
+    ]
 
 
 def recommend(front: Sequence[Point], objectives: Sequence[Objective]) -> tuple[Point | None, str]:
@@ -155,9 +219,15 @@ def recommend(front: Sequence[Point], objectives: Sequence[Objective]) -> tuple[
     if not front:
         return None, "No trial was measured."
     if not front[0].feasible:
-        return None, "No trial holds every limit: loosen a limit, widen a range or raise the budget."
+        return (
+            None,
+            "No trial holds every limit: loosen a limit, widen a range or raise the budget.",
+        )
     if len(front) == 1:
-        return front[0], "The only point on the front: no other is as good in any objective without being worse in another."
+        return (
+            front[0],
+            "The only point on the front: no other is as good in any objective without being worse in another.",
+        )
     i = knee(_matrix(front, objectives), reference(objectives))
     text = "The knee: nearest to the best of every objective at once, each in units of the way from its best to its reference."
     steps = [_step(front[i], front[j], objectives) for j in (i - 1, i + 1) if 0 <= j < len(front)]
@@ -180,19 +250,32 @@ def pick(seen: View, limits: Mapping[str, float], prefer: str | None = None) -> 
     names = [o.name for o in seen.objectives]
     for name in [*limits, *([prefer] if prefer else [])]:
         if name not in names:
-            raise SettingError(f"{name}: must be an objective of the study. {did_you_mean(name, names)}")
+            raise SettingError(
+                f"{name}: must be an objective of the study. {did_you_mean(name, names)}"
+            )
     for name, limit in limits.items():
         if math.isnan(limit):
             raise SettingError(f"{name}: a limit must be a number, found {limit}.")
-    left = [p for p in seen.points if p.feasible and all(p.objectives[n] <= limit for n, limit in limits.items())]
-    asked = " and ".join(f"{name} ≤ {limit:g}" for name, limit in limits.items()) or "the study's own limits"
+    left = [
+        p
+        for p in seen.points
+        if p.feasible and all(p.objectives[n] <= limit for n, limit in limits.items())
+    ]
+    asked = (
+        " and ".join(f"{name} ≤ {limit:g}" for name, limit in limits.items())
+        or "the study's own limits"
+    )
     if not left:
-        raise SettingError(f"pick: some trial must hold {asked}, found none among {len(seen.points)}. "
-                           f"The least found: {_least(seen)}. Loosen a limit or raise the budget.")
+        raise SettingError(
+            f"pick: some trial must hold {asked}, found none among {len(seen.points)}. "
+            f"The least found: {_least(seen)}. Loosen a limit or raise the budget."
+        )
     front = best(left, seen.objectives)
     if prefer:
         order = [prefer, *(n for n in names if n != prefer)]
-        return min(front, key=lambda p: [p.objectives[n] for n in order]), f"The least {prefer} under {asked}."
+        return min(
+            front, key=lambda p: [p.objectives[n] for n in order]
+        ), f"The least {prefer} under {asked}."
     chosen, why = recommend(front, seen.objectives)
     assert chosen is not None
     return chosen, f"Under {asked}: {why[0].lower()}{why[1:]}"
@@ -201,15 +284,20 @@ def pick(seen: View, limits: Mapping[str, float], prefer: str | None = None) -> 
 def _least(seen: View) -> str:
     if not seen.points:
         return "nothing was measured"
-    return ", ".join(f"{o.name} {min(p.objectives[o.name] for p in seen.points):.4g}" for o in seen.objectives)
+    return ", ".join(
+        f"{o.name} {min(p.objectives[o.name] for p in seen.points):.4g}" for o in seen.objectives
+    )
 
 
 def split_table(seen: View) -> NDArray[np.int64] | None:
-    """Return how many images of each class each client holds in the first repeat, [K,C], where the problem can say."""
-    table = getattr(seen.study.problem, "split_table", None)
-    if table is None:
+    """Return how many examples of each class each client holds in the first repeat, [K,C].
+
+    None where the problem deals no data, or these cannot be read.
+    """
+    problem = seen.study.problem
+    if not isinstance(problem, Deals):
         return None
     try:
-        return np.asarray(table(derive(seen.study.seed, "repeat", 0)))
+        return problem.split_table(derive(seen.study.seed, "repeat", 0))
     except DataError:
         return None

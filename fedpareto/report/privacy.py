@@ -1,34 +1,62 @@
-"""What is promised and what is not, in sentences: the true guarantee of a point, and the cost of the search itself."""
+"""What is promised, in sentences: the true guarantee of a point, and the cost of the search."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
-from fedpareto.privacy import VIEWS, Guarantee, rounded_up
+from fedpareto.privacy import VIEWS, Guarantee, Privacy, rounded_up
 from fedpareto.report.points import Point, View
 
-SEEN_BY = {"server": "a server that sees each upload", "secagg": "a server that sees sums and knows who took part",
-           "release": "anyone who sees the models, participation being secret"}
+SEEN_BY = {
+    "server": "a server that sees each upload",
+    "secagg": "a server that sees sums and knows who took part",
+    "release": "anyone who sees the models, participation being secret",
+}
+
+
+@runtime_checkable
+class Promises(Protocol):
+    """A problem that can state what is truly promised of a point: (ε, δ), under its privacy terms."""
+
+    @property
+    def privacy(self) -> Privacy:
+        """What is to be hidden, and from whom."""
+
+    def guarantee(self, settings: Mapping[str, Any], view: str | None = None) -> Guarantee | None:
+        """Return what these settings promise in a view, else that of the terms; None for nothing."""
+
+    def search_guarantee(
+        self, tried: Sequence[Mapping[str, Any]], repeats: int
+    ) -> Guarantee | None:
+        """Return what a search promises that trained each of these settings so many times."""
+
+
+def terms_of(seen: View) -> Privacy | None:
+    """Return the privacy terms of the study; None where its problem has none."""
+    problem = seen.study.problem
+    return problem.privacy if isinstance(problem, Promises) else None
 
 
 def guarantee_of(seen: View, point: Point, view: str | None = None) -> Guarantee | None:
     """Return what is promised of a point; None where nothing is."""
-    state = getattr(seen.study.problem, "guarantee", None)
-    promised: Guarantee | None = state(point.settings, view) if state else None
-    return promised
+    problem = seen.study.problem
+    return problem.guarantee(point.settings, view) if isinstance(problem, Promises) else None
 
 
 def headline(seen: View) -> str | None:
-    """Return whose view the true ε is for, where the problem knows one."""
-    terms = getattr(seen.study.problem, "privacy", None)
+    """Return whose view the true ε is for; None where the problem knows no ε."""
+    terms = terms_of(seen)
     return terms.view if terms else None
 
 
 def epsilon_heading(seen: View) -> list[str]:
-    """Return the heading of the true ε beside the objectives; none where it is an objective, or not known."""
+    """Return the heading of the true ε beside the objectives, if it is known and not one of them."""
     asked = any(o.measure == "epsilon" for o in seen.objectives)
-    return [f"true ε ({headline(seen)})"] if headline(seen) and not asked else []
+    if asked or headline(seen) is None:
+        return []
+    return [f"true ε ({headline(seen)})"]
 
 
 def epsilon_text(value: float | None) -> str:
@@ -49,29 +77,49 @@ def promises(seen: View, point: Point) -> list[str]:
         return []
     promised = guarantee_of(seen, point)
     if promised is None:
-        return ["No true ε is promised: no noise is added, or no bound is known for these weights. A proxy is not a guarantee."]
-    others = [f"{epsilon_text(point.measures.get(f'epsilon_{view}'))} for {SEEN_BY[view]}" for view in VIEWS if view != headline(seen)]
+        return [
+            "No true ε is promised: no noise is added, or no bound is known for these weights. "
+            "A proxy is not a guarantee."
+        ]
+    others = [
+        f"{epsilon_text(point.measures.get(f'epsilon_{view}'))} for {SEEN_BY[view]}"
+        for view in VIEWS
+        if view != headline(seen)
+    ]
     return [promised.statement(), *promised.notes, f"The same point has ε {' and '.join(others)}."]
 
 
 def search_cost(seen: View) -> list[str]:
     """Say what choosing among many trained candidates costs, or that it is not counted."""
-    problem: Any = seen.study.problem
+    problem = seen.study.problem
+    if not isinstance(problem, Promises):
+        return []
     if not problem.privacy.private_data:
-        return ["The search itself is not counted: it is taken to train on public or made-up data. If it trains on private data, say so "
-                "with private_data = true in [privacy]."]
-    tried = [p.settings for p in seen.points] + [t.settings for t in (*seen.failed, *seen.stopped)]
-    cost: Guarantee | None = problem.search_guarantee(tried, seen.study.repeats)
+        return [
+            "The search itself is not counted: it is taken to train on public or made-up data. "
+            "If it trains on private data, say so with private_data = true in [privacy]."
+        ]
+    tried = [p.settings for p in seen.points] + [t.settings for t in seen.failed]
+    cost = problem.search_guarantee(tried, seen.study.repeats)
     if cost is None:
-        return ["The search trained on private data with no known bound: what it shows is protected by nothing."]
-    return [f"The search trained on private data. All of it together: {cost.statement()}", *cost.notes]
+        return [
+            "The search trained on private data with no known bound: "
+            "what it shows is protected by nothing."
+        ]
+    together = f"The search trained on private data. All of it together: {cost.statement()}"
+    return [together, *cost.notes]
 
 
 def as_data(seen: View) -> dict[str, Any]:
-    """Return the same as plain data, for programs."""
-    view, point = headline(seen), seen.recommended
+    """Return what is promised of the recommended point as plain data, for programs."""
+    view = headline(seen)
+    point = seen.recommended
     if view is None:
         return {}
     promised = None if point is None else guarantee_of(seen, point)
-    return {"view": view, "statement": promised.statement() if promised else None, "delta": promised.delta if promised else None,
-            "notes": statements(seen)}
+    return {
+        "view": view,
+        "statement": promised.statement() if promised else None,
+        "delta": promised.delta if promised else None,
+        "notes": statements(seen),
+    }

@@ -24,19 +24,36 @@ def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[S
         yield lambda store: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("trials"),
-               TimeRemainingColumn(elapsed_when_finished=True), TextColumn("{task.fields[seen]}"))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("trials"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        TextColumn("{task.fields[seen]}"),
+    )
     with Progress(*columns, console=Console(file=stream)) as bar:
         task, evaluations, done = bar.add_task(study.name, total=study.budget, seen=""), -1, 0.0
 
         def inside(share: float) -> None:
-            bar.update(task, completed=min(done + share * study.problem.block / study.repeats, study.budget))
+            bar.update(
+                task,
+                completed=min(done + share * study.problem.block / study.repeats, study.budget),
+            )
 
         def watch(store: Store) -> None:
             nonlocal evaluations, done
-            done = max(store.trainings() / study.repeats, store.finished())  # finished with fewer trainings is finished too
+            done = max(
+                store.trainings() / study.repeats, store.finished()
+            )  # finished with fewer trainings is finished too
             bar.update(task, completed=done)
             if store.finished() > evaluations:
                 evaluations = store.finished()
@@ -55,4 +72,6 @@ def best_so_far(study: Study, store: Store) -> str:
     if len(y) == 0:
         return f"{text} · none within the limits yet"
     best = y[knee(y, reference(objectives))]
-    return f"{text} · best " + ", ".join(f"{o.name} {v:.3g}" for o, v in zip(objectives, best, strict=True))
+    return f"{text} · best " + ", ".join(
+        f"{o.name} {v:.3g}" for o, v in zip(objectives, best, strict=True)
+    )

@@ -48,7 +48,9 @@ def column(objective: Objective) -> str:
 
 def proxies(objectives: tuple[Objective, ...]) -> list[str]:
     """Return a sentence for each objective that is only a proxy."""
-    return [f"{o.name} is a proxy ({o.proxy}), not a privacy guarantee." for o in objectives if o.proxy]
+    return [
+        f"{o.name} is a proxy ({o.proxy}), not a privacy guarantee." for o in objectives if o.proxy
+    ]
 
 
 def table(seen: View, most: int = 12) -> Table:
@@ -61,8 +63,14 @@ def table(seen: View, most: int = 12) -> Table:
     for point in thinned(seen, most):
         mark = "★" if point is seen.recommended else ""
         goals = [shown(o, point.objectives[o.name]) for o in seen.objectives]
-        values = [*goals, *[epsilon_text(point.measures.get("epsilon")) for _ in true], *point.settings.values()]
-        out.add_row(mark, str(point.trial), *map(short, values), style="bold green" if mark else None)
+        values = [
+            *goals,
+            *[epsilon_text(point.measures.get("epsilon")) for _ in true],
+            *point.settings.values(),
+        ]
+        out.add_row(
+            mark, str(point.trial), *map(short, values), style="bold green" if mark else None
+        )
     return out
 
 
@@ -80,10 +88,12 @@ def thinned(seen: View, most: int) -> list[Point]:
 def summary(seen: View) -> str:
     """Return one line: evaluations, front, hypervolume and its reference."""
     corner = ", ".join(f"{name} {value:g}" for name, value in seen.reference.items())
-    failed = "".join(f", {len(t)} {how}" for t, how in ((seen.failed, "failed"), (seen.stopped, "stopped early")) if t)
+    failed = f", {len(seen.failed)} failed" if seen.failed else ""
     kept = "" if not seen.front or seen.front[0].feasible else ", none of them within the limits"
-    return (f"{seen.evaluations} trials{failed}; {len(seen.front)} on the front{kept}; hypervolume "
-            f"{seen.hypervolume:.4f} (reference {corner})")
+    return (
+        f"{seen.evaluations} trials{failed}; {len(seen.front)} on the front{kept}; hypervolume "
+        f"{seen.hypervolume:.4f} (reference {corner})"
+    )
 
 
 def _finite(values: dict[str, float]) -> dict[str, float | None]:
@@ -92,23 +102,45 @@ def _finite(values: dict[str, float]) -> dict[str, float | None]:
 
 def as_plain(point: Point) -> dict[str, Any]:
     """Return a point as plain data."""
-    return {"trial": point.trial, "settings": point.settings, "objectives": point.objectives,
-            "measures": _finite(point.measures), "spread": _finite(point.spread), "runs": point.runs, "feasible": point.feasible}
+    return {
+        "trial": point.trial,
+        "settings": point.settings,
+        "objectives": point.objectives,
+        "measures": _finite(point.measures),
+        "spread": _finite(point.spread),
+        "runs": point.runs,
+        "feasible": point.feasible,
+    }
 
 
 def front_data(seen: View) -> dict[str, Any]:
     """Return the front as plain data, the form of `fedpareto front --json`."""
-    return {"study": seen.study.name, "evaluations": seen.evaluations, "reference": seen.reference,
-            "hypervolume": seen.hypervolume, "proxies": {o.name: o.proxy for o in seen.objectives if o.proxy},
-            "recommended": seen.recommended.trial if seen.recommended else None, "privacy": as_data(seen),
-            "points": [as_plain(p) for p in seen.front]}
+    return {
+        "study": seen.study.name,
+        "evaluations": seen.evaluations,
+        "reference": seen.reference,
+        "hypervolume": seen.hypervolume,
+        "proxies": {o.name: o.proxy for o in seen.objectives if o.proxy},
+        "recommended": seen.recommended.trial if seen.recommended else None,
+        "privacy": as_data(seen),
+        "points": [as_plain(p) for p in seen.front],
+    }
 
 
 def front_csv(seen: View) -> str:
     """Return the front as CSV: trial, feasibility, objectives, settings, other measures, the trainings that these are means of."""
     out = io.StringIO()
-    rows = [{"trial": p.trial, "feasible": p.feasible, **p.objectives, **p.settings, **_finite(p.measures), "runs": p.runs}
-            for p in seen.front]
+    rows = [
+        {
+            "trial": p.trial,
+            "feasible": p.feasible,
+            **p.objectives,
+            **p.settings,
+            **_finite(p.measures),
+            "runs": p.runs,
+        }
+        for p in seen.front
+    ]
     names = list(rows[0]) if rows else ["trial", "feasible"]
     writer = csv.DictWriter(out, names, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()

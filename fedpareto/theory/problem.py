@@ -37,7 +37,6 @@ class ClosedForm:
     block: int = setting(1_000_000, help="rows measured at once", at_least=1, search=False)
 
     failures = {}  # type: ignore[var-annotated]  # noqa: RUF012
-    free = "rounds"  # one training gives every smaller number of rounds too
 
     def __post_init__(self) -> None:
         for name, kind in (("sigma", Float), ("rounds", Integer), ("sample_ratio", Float)):
@@ -80,9 +79,14 @@ class ClosedForm:
         loss, leakage = self._formula(T, s, q)
         return {"utility_loss": loss * self._jitter(T, s, q, seeds), "leakage": leakage}
 
-    def known(self, values: Values, names: Sequence[str] = ("leakage",)) -> dict[str, FloatArray]:
+    @property
+    def free(self) -> str | None:
+        """The rounds, where they are searched: a training shows every smaller number of them."""
+        return "rounds" if isinstance(self.rounds, Variable) else None
+
+    def known(self, values: Values, names: Sequence[str] | None = None) -> dict[str, FloatArray]:
         """Return leakage, name → [n], which its formula gives without any training."""
-        if "leakage" not in names:
+        if names is not None and "leakage" not in names:
             return {}
         n = 1
         if values:

@@ -15,7 +15,8 @@ import pytest
 
 import fedpareto as package
 from fedpareto import load_study, run, view
-from fedpareto.report.evidence import evidence, not_guaranteed, rows_sha256, write_evidence
+from fedpareto.report.caveats import not_guaranteed
+from fedpareto.report.evidence import evidence, rows_sha256, write_evidence
 from fedpareto.store import Store
 
 from .test_points import study, trials

@@ -1,0 +1,74 @@
+"""The tables of a database, how older ones are brought up to date, and whose database it is."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from fedpareto.errors import StoreError
+
+APPLICATION = 0x46504152  # "FPAR", in the header of every database of ours
+
+MIGRATIONS = [
+    """
+    CREATE TABLE study (            -- one row
+        name TEXT NOT NULL,
+        identity TEXT NOT NULL,     -- JSON: the study file in full, but for its name and budget
+        repeats INTEGER NOT NULL    -- trainings per trial, at the most
+    );
+    CREATE TABLE trials (           -- one row per setting tried, in the order proposed
+        number INTEGER PRIMARY KEY, -- from 0
+        batch INTEGER NOT NULL,     -- which proposal of the optimizer, from 0
+        point TEXT NOT NULL,        -- JSON: where it lies in the unit cube
+        settings TEXT NOT NULL,     -- JSON: name → value, in real units
+        state TEXT NOT NULL,        -- pending, done or failed
+        measures TEXT,              -- JSON: name → mean over repeats
+        spread TEXT,                -- JSON: name → standard deviation over repeats
+        error TEXT                  -- why it failed
+    );
+    CREATE TABLE repeats (          -- one row per training, those that a trial's means are of
+        trial INTEGER NOT NULL REFERENCES trials (number),
+        repeat INTEGER NOT NULL,    -- from 0
+        measures TEXT NOT NULL,     -- JSON: name → value
+        error TEXT,                 -- why it failed
+        PRIMARY KEY (trial, repeat)
+    );
+    CREATE TABLE sessions (         -- one row per call of run
+        started TEXT NOT NULL,      -- UTC
+        seconds REAL NOT NULL,      -- until the last result
+        version TEXT NOT NULL,      -- of fedpareto
+        budget INTEGER NOT NULL
+    );
+    """,
+    """
+    ALTER TABLE trials ADD COLUMN curves TEXT;   -- JSON: measure → its mean after 1, 2, … rounds
+    ALTER TABLE repeats ADD COLUMN curves TEXT;  -- JSON: measure → its value after 1, 2, … rounds
+    ALTER TABLE sessions ADD COLUMN ended TEXT;  -- why it ended before its budget, if it did
+    """,
+]
+
+
+def check_ours(path: Path, db: sqlite3.Connection) -> None:
+    """Refuse a database of another program, or of a newer fedpareto."""
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION:
+        raise StoreError(
+            f"{path}: must be a fedpareto database, found one of another program. "
+            "It was left as it is; name another file with --db."
+        )
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"{path}: must be of version {len(MIGRATIONS)} or older, found version {version}. "
+            "Install a newer fedpareto."
+        )
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Bring the tables up to date; a new database gets all of them."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    for script in MIGRATIONS[version:]:
+        for statement in script.split(";"):
+            db.execute(statement)
+    db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    db.execute(f"PRAGMA application_id = {APPLICATION}")

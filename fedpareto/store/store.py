@@ -1,0 +1,318 @@
+"""A study's database: trials are added, trainings recorded; a finished trial never changes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import json
+import sqlite3
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedpareto.errors import ChangedStudy, StoreError
+from fedpareto.history import History
+from fedpareto.space import FloatArray
+from fedpareto.store.access import explained, remove, take_lock
+from fedpareto.store.rows import read_measures, summed, trial_of, write_measures
+from fedpareto.store.schema import check_ours, migrate
+from fedpareto.trials import Result, Trial, history_of, read_curves, write_curves
+
+
+class Store:
+    """A study's database, open for many to read (Store.read) or for one to write (Store.write)."""
+
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, lock: sqlite3.Connection | None
+    ) -> None:
+        self.path = path
+        self._db = connection
+        self._lock = lock
+        self._clock = time.monotonic()
+        self._finished: list[Trial] = []  # the first trials, up to the first pending: never change
+
+    @classmethod
+    def read(cls, path: str | Path) -> Store:
+        """Open a study's database to look at."""
+        path = Path(path)
+        if not path.is_file():
+            raise StoreError(
+                f"{path}: must hold the study's results, found no such file. Run the study first: "
+                "fedpareto run STUDY"
+            )
+        with explained(path):
+            db = _opened_to_read(path)
+            check_ours(path, db)
+        return cls(path, db, None)
+
+    @classmethod
+    def write(cls, path: str | Path, name: str, identity: Mapping[str, Any], repeats: int) -> Store:
+        """Open the database of this study to continue it, or create it."""
+        path = Path(path)
+        if not path.parent.is_dir():
+            raise StoreError(
+                f"{path}: must be in a folder that exists, found no folder {path.parent}."
+            )
+        if path.exists() and not path.is_file():
+            raise StoreError(
+                f"{path}: must be a file, found something else there. Name a file with --db."
+            )
+        lock = take_lock(path)
+        new = not path.exists() or path.stat().st_size == 0
+        with contextlib.ExitStack() as undo:
+            undo.callback(lock.close)
+            if new:
+                undo.callback(remove, path)
+            with explained(path):
+                if not new:
+                    with contextlib.closing(_opened_to_read(path)) as look:
+                        check_ours(path, look)
+                db = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
+                undo.callback(db.close)
+                store = cls(path, db, lock)
+                store._prepare(name, identity, repeats)
+            store.check(identity)
+            undo.pop_all()
+        return store
+
+    def _prepare(self, name: str, identity: Mapping[str, Any], repeats: int) -> None:
+        """Bring the tables up to date and, in a new database, write down which study it is."""
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        with self._transaction():
+            migrate(self._db)
+            if not self._db.execute("SELECT 1 FROM study").fetchone():
+                self._db.execute(
+                    "INSERT INTO study VALUES (?, ?, ?)", (name, json.dumps(identity), repeats)
+                )
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with explained(self.path):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        with explained(self.path):
+            return self._db.execute(query, values).fetchall()
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Which study this is: its file in full, but for its name and budget."""
+        stored: dict[str, Any] = json.loads(self._rows("SELECT identity FROM study")[0][0])
+        stored.get("optimizer", {}).pop("stop_hopeless", None)  # a setting that is no more
+        return stored
+
+    def check(self, identity: Mapping[str, Any]) -> None:
+        """Refuse a study other than the one whose rows these are."""
+        changed = differences(self.identity, json.loads(json.dumps(identity)))
+        if changed:
+            raise ChangedStudy(
+                f"{self.path}: must belong to this study, "
+                f"found one that differs in {'; '.join(changed)}. "
+                "To continue that study, undo the change (the budget may change freely); "
+                "to start the changed one beside it, name a new database with --db."
+            )
+
+    def close(self) -> None:
+        """Close the database; a writer leaves it as one file, which needs no other to be read."""
+        with explained(self.path):
+            if self._lock is not None:
+                with contextlib.suppress(sqlite3.OperationalError):  # someone is reading
+                    self._db.execute("PRAGMA journal_mode = DELETE")
+            self._db.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def name(self) -> str:
+        """What the study is called."""
+        return str(self._rows("SELECT name FROM study")[0][0])
+
+    @property
+    def repeats(self) -> int:
+        """How often a trial is trained, at the most."""
+        return int(self._rows("SELECT repeats FROM study")[0][0])
+
+    def __len__(self) -> int:
+        """The number of trials, finished or not."""
+        return int(self._rows("SELECT count(*) FROM trials")[0][0])
+
+    def trials(self, state: str | None = None) -> list[Trial]:
+        """Return all trials in order, or those in one state."""
+        first = len(self._finished)
+        repeats = self.repeats
+        done = self._repeats_done(first)
+        query = f"SELECT {self._columns} FROM trials WHERE number >= ? ORDER BY number"
+        rows = self._rows(query, first)
+        fresh = [trial_of(row, done.get(row[0], set()), repeats) for row in rows]
+        whole = self._finished + fresh
+        self._finished += itertools.takewhile(lambda t: t.state != "pending", fresh)
+        return [t for t in whole if state in (None, t.state)]
+
+    @functools.cached_property
+    def _columns(self) -> str:
+        """The columns of a trial; older databases that are only read have no curves."""
+        names = [row[1] for row in self._rows("PRAGMA table_info(trials)")]
+        return "*" if "curves" in names else "*, NULL"
+
+    def _repeats_done(self, first: int) -> dict[int, set[int]]:
+        """Return which repeats are done, trial → repeats, of the trials from this number on."""
+        done: dict[int, set[int]] = {}
+        query = "SELECT trial, repeat FROM repeats WHERE trial >= ?"
+        for trial, repeat in self._rows(query, first):
+            done.setdefault(trial, set()).add(repeat)
+        return done
+
+    def after(self, trial: Trial, runs: int) -> Trial:
+        """Return a trial as it would be had it been trained only so many times."""
+        found = dataclasses.replace(trial, repeats_left=(), runs=runs)
+        return dataclasses.replace(found, **summed(self._trainings(trial.number)[:runs]))
+
+    def _trainings(self, trial: int) -> list[tuple[Any, ...]]:
+        return self._rows(
+            "SELECT measures, error, curves FROM repeats WHERE trial = ? ORDER BY repeat", trial
+        )
+
+    def finished(self) -> int:
+        """Return how many trials are done or failed."""
+        return int(self._rows("SELECT count(*) FROM trials WHERE state != 'pending'")[0][0])
+
+    def trainings(self) -> int:
+        """Return how many trainings are on record, a trial's repeats counted one by one."""
+        return int(self._rows("SELECT count(*) FROM repeats")[0][0])
+
+    def seconds(self) -> float:
+        """Return the wall-clock time of all sessions together."""
+        return float(self._rows("SELECT coalesce(sum(seconds), 0) FROM sessions")[0][0])
+
+    def repeat_measures(self, trial: int) -> list[dict[str, float]]:
+        """Return the measures of each training of a trial."""
+        rows = self._rows("SELECT measures FROM repeats WHERE trial = ? ORDER BY repeat", trial)
+        return [read_measures(text) for (text,) in rows]
+
+    def repeat_curves(self, trial: int) -> list[dict[str, list[float]]]:
+        """Return what each training of a trial showed on the way."""
+        rows = self._rows("SELECT curves FROM repeats WHERE trial = ? ORDER BY repeat", trial)
+        return [read_curves(text) for (text,) in rows]
+
+    def begin_session(self, version: str, budget: int) -> None:
+        """Note that a run starts."""
+        started = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+        with self._transaction():
+            self._db.execute(
+                "INSERT INTO sessions VALUES (?, 0, ?, ?, NULL)", (started, version, budget)
+            )
+        self._clock = time.monotonic()
+
+    def end_session(self, why: str) -> None:
+        """Note why a run ended before its budget."""
+        with self._transaction():
+            self._db.execute(
+                "UPDATE sessions SET ended = ? WHERE rowid = (SELECT max(rowid) FROM sessions)",
+                (why,),
+            )
+
+    @property
+    def ended(self) -> str | None:
+        """Why the last run ended before its budget, if the optimizer said so."""
+        if "ended" not in [row[1] for row in self._rows("PRAGMA table_info(sessions)")]:
+            return None
+        rows = self._rows("SELECT ended FROM sessions ORDER BY rowid DESC LIMIT 1")
+        return str(rows[0][0]) if rows and rows[0][0] else None
+
+    def add(self, batch: int, x: FloatArray, settings: Sequence[Mapping[str, Any]]) -> None:
+        """Append points x [n,d] of a batch as pending trials."""
+        first = len(self)
+        rows = [
+            (first + i, batch, json.dumps(point.tolist()), json.dumps(dict(values)))
+            for i, (point, values) in enumerate(zip(x, settings, strict=True))
+        ]
+        with self._transaction():
+            self._db.executemany(
+                "INSERT INTO trials VALUES (?, ?, ?, ?, 'pending', NULL, NULL, NULL, NULL)", rows
+            )
+
+    def record(self, results: Sequence[Result]) -> None:
+        """Append results; a trial whose last repeat is among them is finished."""
+        rows = [
+            (r.trial, r.repeat, write_measures(r.measures), r.error, write_curves(r.curves))
+            for r in results
+        ]
+        with self._transaction():
+            self._db.executemany("INSERT INTO repeats VALUES (?, ?, ?, ?, ?)", rows)
+            for trial in self._complete({r.trial for r in results}):
+                self._finish(trial)
+            self._db.execute(
+                "UPDATE sessions SET seconds = ? WHERE rowid = (SELECT max(rowid) FROM sessions)",
+                (round(time.monotonic() - self._clock, 3),),
+            )
+
+    def _complete(self, trials: Collection[int]) -> list[int]:
+        """Return those of these trials that have all their repeats."""
+        if not trials:
+            return []
+        rows = self._rows(
+            "SELECT trial FROM repeats WHERE trial BETWEEN ? AND ? "
+            "GROUP BY trial HAVING count(*) >= ?",
+            min(trials),
+            max(trials),
+            self.repeats,
+        )
+        return [trial for (trial,) in rows if trial in trials]
+
+    def settle(self, trials: Sequence[int]) -> None:
+        """Finish trials with the repeats that they have."""
+        with self._transaction():
+            for trial in trials:
+                self._finish(trial)
+
+    def _finish(self, trial: int) -> None:
+        """Write down the mean and spread of a trial whose repeats are all in, or why it failed."""
+        told = summed(self._trainings(trial))
+        self._db.execute(
+            "UPDATE trials SET state = ?, measures = ?, spread = ?, error = ?, curves = ? "
+            "WHERE number = ?",
+            (
+                told["state"],
+                write_measures(told["measures"]),
+                write_measures(told["spread"]),
+                told["error"],
+                write_curves(told["curves"]),
+                trial,
+            ),
+        )
+
+    def history(self, measures: Sequence[str]) -> History:
+        """Return what is known: every finished trial, with these measures as objectives."""
+        return history_of([t for t in self.trials() if t.state != "pending"], measures)
+
+
+def differences(stored: Any, found: Any, key: str = "") -> list[str]:
+    """Return what differs between two descriptions of a study, each with its key."""
+    if isinstance(stored, dict) and isinstance(found, dict):
+        keys = [*stored, *(k for k in found if k not in stored)]
+        inner = [differences(stored.get(k), found.get(k), f"{key}.{k}" if key else k) for k in keys]
+        return [change for changes in inner for change in changes]
+    return [] if stored == found else [f"{key} ({stored} there, {found} here)"]
+
+
+def _opened_to_read(path: Path) -> sqlite3.Connection:
+    """Return a connection to a database file that cannot write to it."""
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    return sqlite3.connect(address, uri=True, timeout=5, isolation_level=None)
