@@ -149,12 +149,21 @@ def _model(x: Tensor, y: Tensor) -> Any:
 
 @cache
 def _noisy_ehvi() -> Any:
-    """Return BoTorch's acquisition function with the boxes of three objectives by a sweep: also exact, and in a tenth of the time."""
+    """Return BoTorch's acquisition function with the boxes of three objectives by a sweep.
+
+    The sweep is also exact, and takes a tenth of the time.
+    """
     import torch
+    from botorch.acquisition.multi_objective import logei
     from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
     from botorch.utils.multi_objective.box_decompositions.non_dominated import (
         FastNondominatedPartitioning,
     )
+
+    # BoTorch would compile a kernel on first use, where there is a compiler: points would then
+    # differ in their last bits between machines, and a process killed while it compiles leaves a
+    # lock that every later one waits for, without end.
+    logei._load_attempted = True
 
     class Swept(FastNondominatedPartitioning):
         def _partition_space(self) -> None:

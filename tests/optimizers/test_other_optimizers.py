@@ -217,3 +217,14 @@ def test_what_later_runs_showed_was_not_known_before():
 def test_a_history_whose_free_rows_disagree_is_refused():
     with pytest.raises(SettingError, match=r"free_x \[e,d\], free_y \[e,m\] and free_of \[e\] must agree"):
         replace(grown(), free_y=np.zeros((1, 1)))
+
+
+def test_qlognehvi_compiles_nothing(tmp_path):
+    """A kernel that is compiled on first use leaves a lock if killed, and other points without a compiler."""
+    code = (f"import os; os.environ['TORCH_EXTENSIONS_DIR'] = r'{tmp_path}'\n"
+            "from fedpareto.testing import continuous, optimize\nfrom fedpareto.optimizers import QLogNehvi\nimport numpy as np\n"
+            "f = continuous(lambda x: np.stack([x[:, 0], 1 - x.mean(axis=1)], axis=1), 2, 2)\n"
+            "optimize(f, QLogNehvi(batch=2, start=2, samples=2, steps=2, restarts=1), 4, 0)\n"
+            "from botorch.acquisition.multi_objective import logei\nassert logei._C is None")
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
+    assert list(tmp_path.iterdir()) == []
