@@ -54,11 +54,11 @@ def calibrate(study_file: Path, write: bool, as_json: bool) -> None:
     from fedpareto.federation.calibrate import calibrate as measure
     from fedpareto.study import load_study
     from fedpareto.study.table import plain
-    from fedpareto.study.write import put_section, save, to_toml
+    from fedpareto.study.write import to_toml, write_section
 
     figures = plain(measure(load_study(study_file).problem))  # type: ignore[arg-type]
     if write:
-        save(study_file, put_section(study_file.read_bytes().decode(), "cost", figures))
+        write_section(study_file, "cost", figures)
     if as_json:
         click.echo(json.dumps(figures))
         return

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from fedpareto.study.table import joined
 
 TOKEN = re.compile(
-    r'"""(?:\\.|[^\\])*?"{3,5}'  # texts over several lines, which may end in two quotes of their own
+    r'"""(?:\\.|[^\\])*?"{3,5}'  # texts over lines, which may end in quotes of their own
     r"|'''.*?'{3,5}"
     r'|"(?:\\.|[^"\\])*"'
     r"|'[^']*'"

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fedpareto.errors import Fault, SettingError
 from fedpareto.federation import Own
 from fedpareto.mechanisms import Chain
 from fedpareto.settings import imported, link_names
-from fedpareto.space import Variable
 from fedpareto.study.sections import FAMILIES, METHODS
-from fedpareto.study.table import as_range, hint, plain, read, refuse_unknown
+from fedpareto.study.table import hint, plain, read, refuse_unknown
 
 
 def member(family: str, section: Mapping[str, Any], where: str, faults: list[Fault]) -> Any:
-    """Return what a section names, with its settings; on any fault, add to faults and return None."""
+    """Return what a section names, with its settings; None, and what is wrong in faults."""
     name = section.get("name")
     if not isinstance(name, str):
         faults.append(_unnamed(name, FAMILIES[family], where))
@@ -36,20 +35,13 @@ def member(family: str, section: Mapping[str, Any], where: str, faults: list[Fau
     return read(cls, rest, where, faults)
 
 
-def member_table(
-    section: Mapping[str, Any], made: Any, choose: Callable[[Variable], Any] = as_range
-) -> dict[str, Any]:
-    """Return the table of a study file that holds a member with all its settings.
-
-    section is the table that it was read from. choose says what is written for a variable.
-    """
+def member_table(section: Mapping[str, Any], made: Any) -> dict[str, Any]:
+    """Return a member with all its settings as a table; section is what it was read from."""
     if isinstance(made, Chain):
         pairs = zip(section["links"], made.links, strict=True)
-        return {
-            "name": section["name"],
-            "links": [member_table(table, link, choose) for table, link in pairs],
-        }
-    held = json.loads(made.arguments) if isinstance(made, Own) else plain(made, choose)
+        links = [member_table(table, link) for table, link in pairs]
+        return {"name": section["name"], "links": links}
+    held = json.loads(made.arguments) if isinstance(made, Own) else plain(made)
     return {"name": section["name"], **held}
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedpareto.errors import Fault, SettingError, StudyError, did_you_mean
 from fedpareto.federation import Data, Federation
+from fedpareto.problem import Objective
 from fedpareto.settings import named, searched
 from fedpareto.study.lines import line_of, lines_of
 from fedpareto.study.members import key_of, member, member_table
@@ -28,7 +29,7 @@ def load_study(
     With encrypt, the encryption of its mechanism is run and not only charged.
     """
     path = Path(path)
-    text, table = _parsed(path)
+    text, table = parsed(path)
     _import_from(path.parent)
     given = {"budget": budget, "seed": seed}
     given = {key: value for key, value in given.items() if value is not None}
@@ -39,7 +40,7 @@ def load_study(
     return encrypted(study) if encrypt else study
 
 
-def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
+def parsed(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the text of a file, and what it says as TOML."""
     try:
         text = path.read_bytes().decode()
@@ -68,10 +69,13 @@ def _import_from(folder: Path) -> None:
 def _placed(faults: list[Fault], text: str, given: Mapping[str, Any]) -> list[Fault]:
     """Return the faults with their lines; those of what the command line gave, as its options."""
     lines = lines_of(text)
-    return [
-        Fault(f"--{f.key}", f.message) if f.key in given else replace(f, line=line_of(lines, f.key))
-        for f in faults
-    ]
+    placed = []
+    for fault in faults:
+        if fault.key in given:
+            placed.append(Fault(f"--{fault.key}", fault.message))
+        else:
+            placed.append(replace(fault, line=line_of(lines, fault.key)))
+    return placed
 
 
 def _built(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | None:
@@ -101,7 +105,26 @@ def _built(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | No
         faults.append(Fault(key_of(key, held["mechanism"]), message))
         return None
     head = replace(head, name=head.name or path.stem, block=problem.block)
-    description = {
+    return Study(
+        name=head.name,
+        problem=problem,
+        optimizer=held["optimizer"],
+        budget=head.budget,
+        seed=head.seed,
+        repeats=head.repeats,
+        path=path,
+        description=_described(head, sections, held, objectives),
+    )
+
+
+def _described(
+    head: Head,
+    sections: Mapping[str, Any],
+    held: Mapping[str, Any],
+    objectives: Iterable[Objective],
+) -> dict[str, Any]:
+    """Return a study file in full, every default filled in."""
+    return {
         **plain(head),
         "data": plain(held["data"]),
         "model": member_table(sections["model"], held["model"]),
@@ -112,10 +135,6 @@ def _built(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | No
         "objectives": objective_tables(objectives),
         "optimizer": member_table(sections["optimizer"], held["optimizer"]),
     }
-    optimizer = held["optimizer"]
-    return Study(
-        head.name, problem, optimizer, head.budget, head.seed, head.repeats, path, description
-    )
 
 
 def _sections(table: Mapping[str, Any], faults: list[Fault]) -> dict[str, dict[str, Any]]:

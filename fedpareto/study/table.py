@@ -61,7 +61,7 @@ def _values(
     where: str,
     faults: list[Fault],
 ) -> dict[str, Any]:
-    """Return the values of the fields that a table gives; add to faults what is wrong or missing."""
+    """Return the values that a table gives to fields; add to faults what is wrong or missing."""
     hints = typing.get_type_hints(cls)
     held = {}
     for name, field in fields.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import tempfile
@@ -15,8 +16,9 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, Item, Table
 
 from fedpareto.errors import SettingError
+from fedpareto.mechanisms import Chain
 from fedpareto.space import Variable
-from fedpareto.study.members import member_table
+from fedpareto.study.read import parsed
 from fedpareto.study.study import Study
 from fedpareto.study.table import plain
 
@@ -36,16 +38,31 @@ def fixed_study(study: Study, settings: Mapping[str, Any]) -> str:
     """
     problem: Any = study.problem
     table = dict(study.description)
-
-    def choose(variable: Variable) -> Any:
-        return settings[variable.name]
-
-    table["training"] = _without_unset(plain(problem.training, choose))
-    for section, made in (("mechanism", problem.mechanism), ("model", problem.model)):
-        table[section] = member_table(study.description[section], made, choose)
+    table["training"] = _without_unset(_chosen(table["training"], problem.training, settings))
+    table["mechanism"] = _chosen(table["mechanism"], problem.mechanism, settings)
+    table["model"] = _chosen(table["model"], problem.model, settings)
     table |= {"name": f"{study.name}-pick", "budget": 1, "repeats": 5, "block": 1}
     table["optimizer"] = {"name": "random", "batch": 1}
     return to_toml(table) + "\n"
+
+
+def write_section(path: Path, name: str, values: Mapping[str, Any]) -> None:
+    """Put values into one section of a study file, and leave the rest of the file as it is.
+
+    The file is replaced in one step: a reader finds the old one or the new one, never half.
+    """
+    text, _ = parsed(path)
+    written = put_section(text, name, values)
+    target = path.resolve()  # a link stays a link
+    handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(written.encode())
+        shutil.copymode(target, beside)
+        os.replace(beside, target)
+    except BaseException:
+        os.unlink(beside)
+        raise
 
 
 def put_section(text: str, name: str, values: Mapping[str, Any]) -> str:
@@ -66,21 +83,6 @@ def put_section(text: str, name: str, values: Mapping[str, Any]) -> str:
             f"found one that cannot. Write it as [{name}] with one key a line."
         )
     return written
-
-
-def save(path: Path, text: str) -> None:
-    """Replace a study file in one step: a reader finds the old file or the new one, never half."""
-    tomllib.loads(text)
-    target = path.resolve()  # a link stays a link
-    handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode())
-        shutil.copymode(target, beside)
-        os.replace(beside, target)
-    except BaseException:
-        os.unlink(beside)
-        raise
 
 
 def _ends_lines_with_crlf(text: str) -> bool:
@@ -166,6 +168,25 @@ def _is_list(value: Any) -> bool:
 
 def _is_range(value: Mapping[str, Any]) -> bool:
     return bool({"low", "choices"} & set(value))
+
+
+def _chosen(table: dict[str, Any], made: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table of a study file with the values of a point for what it searches."""
+    if isinstance(made, Chain):
+        pairs = zip(table["links"], made.links, strict=True)
+        return table | {"links": [_chosen(part, link, settings) for part, link in pairs]}
+    out = dict(table)
+    for field in dataclasses.fields(made):
+        value = getattr(made, field.name)
+        if _is_searched(value):
+            out[field.name] = plain(value, lambda variable: settings[variable.name])
+    return out
+
+
+def _is_searched(value: Any) -> bool:
+    """Say whether a setting is a variable, or a list with one in it."""
+    values = value if isinstance(value, tuple) else (value,)
+    return any(isinstance(v, Variable) for v in values)
 
 
 def _without_unset(training: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The names by which points know settings: the same where they are searched, trained and written."""
+"""The names by which points know settings, the same where they are searched and written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedpareto.errors import StudyError
 from fedpareto.mechanisms import Chain, Pruning, Quantization
 from fedpareto.settings import Whole, named, searched
 from fedpareto.space import Choice, Float
-from fedpareto.study import Study, load_study
+from fedpareto.study import Study, encrypted, load_study
 from fedpareto.study.write import fixed_study
 
 TWICE = """\
@@ -137,6 +137,12 @@ def test_the_study_file_of_a_point_holds_its_settings_and_all_else_of_the_study(
         for part in ("data", "privacy", "cost", "objectives"):
             assert getattr(again.problem, part) == getattr(ours.problem, part)
         same_columns(ours, row["settings"], again)
+
+
+def test_a_point_has_the_same_study_file_whether_or_not_encryption_is_run() -> None:
+    ours = study("batchcrypt")
+    settings = json.loads(ROWS.read_text())["studies"]["batchcrypt"][0]["settings"]
+    assert fixed_study(encrypted(ours), settings) == fixed_study(ours, settings)
 
 
 def test_a_width_with_the_name_of_a_setting_of_training_is_refused(tiny_study: Path) -> None:

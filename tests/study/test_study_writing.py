@@ -13,58 +13,62 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpareto.errors import SettingError
+from fedpareto.errors import SettingError, StudyError
 from fedpareto.federation import Cost
 from fedpareto.study import load_study
-from fedpareto.study.write import put_section, save, to_toml
+from fedpareto.study.write import put_section, to_toml, write_section
 
-NEW = {"step_seconds": 0.5, "upload_rate": 2e6}
+NEW = {"step_seconds": 0.5, "upload_rate": 2.0}
 
 WAYS = {
     "a section": (
-        "a = 1  # mine\n\n# what it costs\n[cost]  # measured\nstep_seconds = 1  # slow\n\n# next\n[data]\nb =  3\n",
-        "a = 1  # mine\n\n# what it costs\n[cost]  # measured\nstep_seconds = 0.5  # slow\nupload_rate = 2000000.0\n\n"
-        "# next\n[data]\nb =  3\n",
+        "a = 1  # mine\n\n# why\n[cost]  # measured\nstep_seconds = 1  # slow\n"
+        "\n# next\n[data]\nb =  3\n",
+        "a = 1  # mine\n\n# why\n[cost]  # measured\nstep_seconds = 0.5  # slow\n"
+        "upload_rate = 2.0\n\n# next\n[data]\nb =  3\n",
     ),
     "a quoted section": (
         '["cost"]\nupload_rate = 1.0\n[data]\nb = 3',
-        '["cost"]\nupload_rate = 2000000.0\nstep_seconds = 0.5\n[data]\nb = 3',
+        '["cost"]\nupload_rate = 2.0\nstep_seconds = 0.5\n[data]\nb = 3',
     ),
     "an empty section with comments": (
         "[cost]\n  # step_seconds = 7\n\n# next\n[data]\nb = 3\n",
-        "[cost]\nstep_seconds = 0.5\nupload_rate = 2000000.0\n  # step_seconds = 7\n\n# next\n[data]\nb = 3\n",
+        "[cost]\nstep_seconds = 0.5\nupload_rate = 2.0\n  # step_seconds = 7\n"
+        "\n# next\n[data]\nb = 3\n",
     ),
     "an inline table": (
         "a = 1\ncost = { step_seconds = 1 } # slow\n\n[data]\nb = 3\n",
-        "a = 1\ncost = { step_seconds = 0.5, upload_rate = 2000000.0} # slow\n\n[data]\nb = 3\n",
+        "a = 1\ncost = { step_seconds = 0.5, upload_rate = 2.0} # slow\n\n[data]\nb = 3\n",
     ),
     "a dotted key": (
         "a = 1\ncost.step_seconds = 1  # slow\n\n# next\n[data]\nb = 3\n",
-        "a = 1\ncost.step_seconds = 0.5  # slow\ncost.upload_rate = 2000000.0\n\n# next\n[data]\nb = 3\n",
+        "a = 1\ncost.step_seconds = 0.5  # slow\ncost.upload_rate = 2.0\n\n# next\n[data]\nb = 3\n",
     ),
     "dotted keys apart": (
         "cost.step_seconds = 1  # slow\na = 1\ncost.upload_rate = 3.0 # fast\n[data]\nb = 3\n",
-        "cost.step_seconds = 0.5  # slow\na = 1\ncost.upload_rate = 2000000.0 # fast\n[data]\nb = 3\n",
+        "cost.step_seconds = 0.5  # slow\na = 1\ncost.upload_rate = 2.0 # fast\n[data]\nb = 3\n",
     ),
     "other keys of the section": (
-        "[cost]\nadd_seconds = 1e-6  # kept\nstep_seconds = 0.50\nupload_rate = 2_000_000\n",
-        "[cost]\nadd_seconds = 1e-6  # kept\nstep_seconds = 0.50\nupload_rate = 2_000_000\n",
+        "[cost]\nadd_seconds = 1e-6  # kept\nstep_seconds = 0.50\nupload_rate = 2\n",
+        "[cost]\nadd_seconds = 1e-6  # kept\nstep_seconds = 0.50\nupload_rate = 2\n",
     ),
     "no section": (
         "a = 1\n[[data]]\nb = 3 # last",
-        "a = 1\n[[data]]\nb = 3 # last\n\n[cost]\nstep_seconds = 0.5\nupload_rate = 2000000.0\n",
+        "a = 1\n[[data]]\nb = 3 # last\n\n[cost]\nstep_seconds = 0.5\nupload_rate = 2.0\n",
     ),
     "a section whose name begins so": (
         "[costly]\nstep_seconds = 1\n",
-        "[costly]\nstep_seconds = 1\n\n[cost]\nstep_seconds = 0.5\nupload_rate = 2000000.0\n",
+        "[costly]\nstep_seconds = 1\n\n[cost]\nstep_seconds = 0.5\nupload_rate = 2.0\n",
     ),
     "lines that end as on Windows": (
         "# ü\r\n[cost]\r\nstep_seconds = 1 # slow\r\n\r\n[data]\r\nb = 3\r\n",
-        "# ü\r\n[cost]\r\nstep_seconds = 0.5 # slow\r\nupload_rate = 2000000.0\r\n\r\n[data]\r\nb = 3\r\n",
+        "# ü\r\n[cost]\r\nstep_seconds = 0.5 # slow\r\nupload_rate = 2.0\r\n"
+        "\r\n[data]\r\nb = 3\r\n",
     ),
     "a section that only looks like one": (
         'text = """\n[cost]\nstep_seconds = 1\n"""\n',
-        'text = """\n[cost]\nstep_seconds = 1\n"""\n\n[cost]\nstep_seconds = 0.5\nupload_rate = 2000000.0\n',
+        'text = """\n[cost]\nstep_seconds = 1\n"""\n'
+        "\n[cost]\nstep_seconds = 0.5\nupload_rate = 2.0\n",
     ),
 }
 
@@ -82,8 +86,8 @@ def test_a_rewritten_file_that_says_something_else_is_refused(
     with pytest.raises(SettingError) as refused:
         put_section("[cost]\n", "cost", {"step_seconds": 1})
     assert str(refused.value) == (
-        "cost: must be a section that can be rewritten without a change to any other key, found one "
-        "that cannot. Write it as [cost] with one key a line."
+        "cost: must be a section that can be rewritten without a change to any other key, found "
+        "one that cannot. Write it as [cost] with one key a line."
     )
 
 
@@ -107,29 +111,35 @@ def test_a_saved_file_keeps_its_mode_and_its_link_and_leaves_nothing_beside_it(
     path.write_text("a = 1\n")
     path.chmod(0o640)
     link.symlink_to(path)
-    save(link, "a = 2\r\n")
-    assert path.read_bytes() == b"a = 2\r\n"
+    write_section(link, "cost", {"step_seconds": 2.0})
+    assert path.read_bytes() == b"a = 1\n\n[cost]\nstep_seconds = 2.0\n"
     assert path.stat().st_mode & 0o777 == 0o640
     assert link.is_symlink()
     assert sorted(tmp_path.iterdir()) == [link, path]
 
 
-def test_a_file_that_cannot_be_replaced_or_parsed_stays_as_it_was(
+def test_a_file_that_cannot_be_replaced_stays_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "study.toml"
     path.write_text("a = 1\n")
-    with pytest.raises(tomllib.TOMLDecodeError):
-        save(path, "a = ")
 
     def full(*paths: object) -> None:
         raise OSError("no space left")
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="no space left"):
-        save(path, "a = 2\n")
+        write_section(path, "cost", NEW)
     assert path.read_text() == "a = 1\n"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_is_no_toml_any_more_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text("a = \n")
+    with pytest.raises(StudyError, match="must be TOML, found"):
+        write_section(path, "cost", NEW)
+    assert path.read_text() == "a = \n"
 
 
 @pytest.mark.parametrize(
