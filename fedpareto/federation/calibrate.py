@@ -45,7 +45,8 @@ def calibrate(problem: Federation, seconds: float = 1.0) -> Cost:
     cost = replace(problem.cost, step_seconds=fixed_part, parameter_seconds=slope)
     for link in links_of(problem.mechanism):
         if isinstance(link, BatchCrypt):
-            return replace(cost, **encryption_seconds(link, problem, seconds))  # type: ignore[arg-type]
+            took = encryption_seconds(link, problem, seconds)
+            return replace(cost, **took)  # type: ignore[arg-type]
     return cost
 
 

@@ -28,7 +28,8 @@ def sheet(title: str, body: str, head: str = "") -> Html:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="viewport" '
         f'content="width=device-width, initial-scale=1">\n{head}\n<title>{safe(title)} · '
         "fedpareto</title>\n"
-        f"<style>{style}</style>\n</head>\n<body>\n<h1>{safe(title)}</h1>\n{body}\n</body>\n</html>\n"
+        f"<style>{style}</style>\n</head>\n<body>\n<h1>{safe(title)}</h1>\n{body}\n</body>\n"
+        "</html>\n"
     )
 
 
