@@ -84,7 +84,7 @@ def history_of(
 
 
 def _values(held: Mapping[str, float], names: Sequence[str], valid: bool) -> list[float]:
-    """Return the named values; nan for one that is not there, and for all where they do not count."""
+    """Return the named values; nan for one that is missing, and for all that do not count."""
     return [held.get(name, math.nan) if valid else math.nan for name in names]
 
 

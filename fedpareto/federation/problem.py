@@ -26,7 +26,7 @@ from fedpareto.mechanisms import Mechanism, Unprotected, adds_noise
 from fedpareto.privacy import VIEWS, Guarantee, Privacy, epsilon, guarantee, selection_guarantee
 from fedpareto.problem import Objective
 from fedpareto.settings import fixed, largest, least, named, searched
-from fedpareto.space import FloatArray, Space, Values, Variable
+from fedpareto.space import FloatArray, Integer, Space, Values, Variable
 
 if TYPE_CHECKING:
     from fedpareto.federation.rounds import Trace
@@ -126,7 +126,7 @@ class Federation:
     @property
     def free(self) -> str | None:
         """The variable along which a run tells every smaller value: the rounds, where they are searched."""
-        return "rounds" if isinstance(self.training.rounds, Variable) else None
+        return "rounds" if isinstance(self.training.rounds, Integer) else None
 
     def known(self, values: Values, names: Sequence[str] | None = None) -> dict[str, FloatArray]:
         """Return the measures that follow from the settings alone, name → [n]: those of objectives unless others are named."""

@@ -1,4 +1,4 @@
-"""Bayesian optimization that learns only what is not known: expected hypervolume improvement over known and learned objectives."""
+"""Bayesian optimization by expected hypervolume improvement that learns only what is not known."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ WORTHWHILE = (
 
 @dataclass(frozen=True)
 class Bayesian:
-    """Learn what has to be measured, use what is known as it is, and propose what adds most to the front.
+    """Learn what has to be measured, use what is known, and propose what adds most to the front.
 
-    Leakage, ε and bytes that follow from the settings (`known` of the problem) are never modelled, and their limits hold before any
-    training (Olofsson et al. 2019). Every other objective has a Gaussian process, which also learns from checkpoints along a run.
+    Leakage, ε and bytes that follow from the settings (`known` of the problem) are never modelled,
+    and their limits hold before any training (Olofsson et al. 2019). Every other objective has a
+    Gaussian process, which also learns from checkpoints along a run.
     """
 
     batch: int = setting(5, help="points proposed at once", at_least=1, at_most=1000, search=False)
@@ -61,15 +62,16 @@ class Bayesian:
     )
     tolerance: float = setting(
         0.0,
-        help="stop when the next point is expected to add less than this share to the hypervolume; 0: never",
+        help="stop when the next point is expected to add less than this share to the hypervolume; "
+        "0: never",
         at_least=0,
         at_most=1,
         search=False,
     )
     repeat_all: bool = setting(
         True,
-        help="train every trial as often as the study's repeats say; false: again only while noise may hide "
-        "that it is on the front",
+        help="train every trial as often as the study's repeats say; false: again only while "
+        "noise may hide that it is on the front",
         search=False,
     )
 
@@ -82,7 +84,7 @@ class Bayesian:
             return self._chosen(problem, history, n, seed)[0]
 
     def finished(self, problem: Problem, history: History, seed: int) -> bool:
-        """Say whether the next point is expected to add less than the tolerance to the hypervolume found so far."""
+        """Say whether the next point is expected to add less than the tolerance to the front."""
         if (
             self.tolerance == 0
             or len(problem.space) == 0
@@ -102,7 +104,10 @@ class Bayesian:
         y: FloatArray,
         runs: NDArray[np.int64],
     ) -> NDArray[np.bool_]:
-        """Say which of these points [n] to train again: all of the first ones, so that the noise is known, then where it matters."""
+        """Say which of these points [n] to train again.
+
+        They are all of the first ones, so that the noise is known, then those where it matters.
+        """
         if self.repeat_all or len(history) < self.start:
             return np.ones(len(x), dtype=np.bool_)
         return worth_repeating(problem, history, y, runs)
@@ -110,7 +115,10 @@ class Bayesian:
     def _chosen(
         self, problem: Problem, history: History, n: int, seed: int
     ) -> tuple[FloatArray, list[float], float]:
-        """Return points [n,d], each the best once those before it are believed to be as predicted; their gains; the hypervolume so far."""
+        """Return the next points [n,d], what each is expected to gain, and the hypervolume so far.
+
+        Each is the best once those before it are believed to be as predicted.
+        """
         model, draw = learn(problem, history, self.checkpoints), rng(seed, "bayesian", len(history))
         told = np.vstack(
             [history.x[~history.failed], history.free_x[spaced(history, PATH, even=True)]]
@@ -140,7 +148,10 @@ class Bayesian:
 
 
 class _Score:
-    """What each point is worth now; where none is expected to add anything, those most likely to come within bounds lead."""
+    """What each point is worth now.
+
+    Where none is expected to add anything, those most likely to come within bounds lead.
+    """
 
     def __init__(
         self, model: Composite, front: FloatArray, taken: FloatArray, options: FloatArray
@@ -235,7 +246,10 @@ def _unit(y: FloatArray) -> FloatArray:
 
 
 def _spread(y: FloatArray, x: FloatArray, n: int, seed: int) -> FloatArray:
-    """Return the n rows of x [k,d] nearest to the centres of as many clusters, in y [k,m] first and in x as well."""
+    """Return n rows of x [k,d] spread over y [k,m] first, and over x as well.
+
+    They are the nearest to the centres of as many clusters.
+    """
     from sklearn.cluster import KMeans
 
     where = np.hstack([y / np.sqrt(y.shape[1]), 0.3 * x / np.sqrt(x.shape[1])])

@@ -1,4 +1,4 @@
-"""Points to choose from in a space of mixed variables: spread, near the best, and climbing; always rounded to real settings."""
+"""Points to choose from in a space of mixed variables, always rounded to real settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ Score = Callable[[FloatArray], FloatArray]  # x [n,d] → [n], larger is better
 
 
 def mutated(space: Space, x: FloatArray, n: int, width: float, draw: Draw) -> FloatArray:
-    """Return n neighbours [n,d] of the points x [k,d]: some variables moved by about `width`, or a choice drawn again."""
+    """Return n neighbours [n,d] of the points x [k,d].
+
+    Some variables are moved by about `width`; a choice is drawn again.
+    """
     d = len(space)
     parents = x[draw.integers(len(x), size=n)]
     moves = draw.random((n, d)) < max(0.5, 1.5 / d)
@@ -32,7 +35,7 @@ def mutated(space: Space, x: FloatArray, n: int, width: float, draw: Draw) -> Fl
 
 
 def pool(space: Space, best: FloatArray, n: int, seed: int, draw: Draw) -> FloatArray:
-    """Return about n distinct points: two thirds a Sobol sequence, the rest around the points `best` [k,d]."""
+    """Return about n distinct points: two thirds a Sobol sequence, the rest around `best` [k,d]."""
     spread = space.snap(start("sobol", len(space), n - n // 3 if len(best) else n, seed))
     near = mutated(space, best, n // 3, 0.2, draw) if len(best) else np.empty((0, len(space)))
     return np.unique(np.vstack([spread, near]), axis=0)
@@ -47,7 +50,7 @@ def climb(
     children: int = 128,
     keep: int = 8,
 ) -> FloatArray:
-    """Return the best point [d] found from the points x [n,d], best first, by keeping a few and mutating them."""
+    """Return the best point [d] found from x [n,d], best first, by mutating a few repeatedly."""
     value = score(x)
     for i in range(
         rounds if any(isinstance(v, Float) or v.size > 2 for v in space.variables) else 0

@@ -19,7 +19,9 @@ from fedpareto.space import FloatArray
 CANDIDATES = 1000
 PREFERENCES = 10  # a step
 MARGIN = 0.1  # of the ideal point below the best seen, in standard deviations
-LOCAL = 0.01  # local step of each candidate, times the slope; long for lopsided preferences, which is how other pieces of a front are found
+# The local step of each candidate, times the slope. It is long for lopsided preferences, which is
+# how other pieces of a front are found.
+LOCAL = 0.01
 HIDDEN = 256  # width of the two hidden layers
 EDGE = 0.05  # how far from the ends of its variables the network starts, as it hardly moves there
 Bounds = Callable[
@@ -29,9 +31,10 @@ Bounds = Callable[
 
 @dataclass(frozen=True)
 class Psl:
-    """Learn a network from preferences to solutions on Gaussian processes, and propose the batch that adds most hypervolume.
+    """Learn a network from preferences to solutions, and propose what adds most hypervolume.
 
-    Everything is learned anew from all rows at each call. With the penalty it is CMOFL-PSL, without MOFL-PSL.
+    The network is trained on Gaussian processes. Everything is learned anew from all rows at each
+    call. With the penalty it is CMOFL-PSL, without MOFL-PSL.
     """
 
     batch: int = setting(5, help="points proposed at once", at_least=1, at_most=1000, search=False)
@@ -40,7 +43,8 @@ class Psl:
     )
     penalty: bool = setting(
         True,
-        help="add each limit's penalty to what is predicted (CMOFL); false leaves limits to the report (MOFL)",
+        help="add each limit's penalty to what is predicted (CMOFL); false leaves limits to "
+        "the report (MOFL)",
         search=False,
     )
     learning_rate: float = setting(
@@ -67,8 +71,8 @@ class Psl:
     )
     anchor: bool = setting(
         True,
-        help="start the network at the point seen that balances the objectives best; its authors' code starts it "
-        "at the centre of the space, where a plateau can hold it",
+        help="start the network at the point seen that balances the objectives best; its authors' "
+        "code starts it at the centre of the space, where a plateau can hold it",
         search=False,
     )
 
@@ -90,9 +94,10 @@ class Psl:
     def pareto_set(
         self, problem: Problem, history: History, seed: int, preferences: FloatArray
     ) -> FloatArray:
-        """Return the points [p,d] that the network, learned from this history, holds best for preferences [p,m].
+        """Return the points [p,d] that a network, learned anew, gives for preferences [p,m].
 
-        A preference is a weight per objective, of any scale: the larger, the smaller that objective is meant to be.
+        A preference is a weight per objective, of any scale: the larger, the smaller that objective
+        is meant to be.
         """
         if len(problem.space) == 0 or history.failed.all():
             return np.tile(start("sobol", len(problem.space), 1, seed), (len(preferences), 1))
@@ -113,7 +118,7 @@ class Psl:
     def _trained(
         self, history: History, bounds: Bounds, ideal: FloatArray, draw: np.random.Generator
     ) -> Network:
-        """Return the network, trained to go down the Tchebycheff distance, as far for one preference as for any other."""
+        """Return a network trained to reduce the Tchebycheff distance of all preferences alike."""
         balanced = history.x[np.argmin((bounds(history.x)[0] - ideal).max(axis=1))]
         network = Network(
             len(ideal),
@@ -131,7 +136,7 @@ class Psl:
     def _chosen(
         self, problem: Problem, history: History, learned: list[Surrogate], x: FloatArray, n: int
     ) -> FloatArray:
-        """Return the n of the candidates x [c,d] that one after another add most hypervolume by their surrogate objectives."""
+        """Return n candidates of x [c,d] that, one by one, are expected to add most hypervolume."""
         y = np.stack(
             [mean - self.optimism * sd for mean, sd in (s.predict(x) for s in learned)], axis=1
         )
@@ -146,7 +151,10 @@ class Psl:
 
 
 def greedy(y: FloatArray, front: FloatArray, n: int) -> list[int]:
-    """Return n rows of y [c,m] that one after another add most hypervolume to a front [k,m], with the reference at the worst of all."""
+    """Return n rows of y [c,m] that, one by one, add most hypervolume to a front [k,m].
+
+    The reference is at the worst of all.
+    """
     corner = np.vstack([y, front]).max(axis=0)
     y, front, corner = y - corner, front - corner, np.zeros(y.shape[1])
     chosen: list[int] = []
@@ -168,7 +176,7 @@ def greedy(y: FloatArray, front: FloatArray, n: int) -> list[int]:
 
 
 def lower_bounds(learned: list[Surrogate], optimism: float) -> Bounds:
-    """Return the lower confidence bounds of all objectives with their slopes, in closed form, as one function."""
+    """Return a function that gives lower confidence bounds of all objectives, and their slopes."""
     space = learned[0].space
     lengths = np.stack([s.lengths for s in learned])[:, None]  # [m,1,f]
     inputs = np.stack([s.inputs / s.lengths for s in learned])  # [m,n,f]
@@ -243,7 +251,10 @@ class Network:
 def tchebycheff_slope(
     value: FloatArray, slope: FloatArray, preferences: FloatArray, ideal: FloatArray
 ) -> FloatArray:
-    """Return the slope [p,d] of the augmented Tchebycheff distance (Lin et al. 2022, Eq. 8) of bounds [p,m] with slopes [p,m,d]."""
+    """Return the slope [p,d] of the augmented Tchebycheff distance (Lin et al. 2022, Eq. 8).
+
+    It is that of bounds [p,m] with slopes [p,m,d].
+    """
     worst = np.argmax((value - ideal) / preferences, axis=1)
     rows = np.arange(len(worst))
     return np.asarray(
@@ -254,7 +265,7 @@ def tchebycheff_slope(
 def _with_local_step(
     network: Network, bounds: Bounds, ideal: FloatArray, preferences: FloatArray
 ) -> FloatArray:
-    """Return the points [2c,d] of preferences [c,m] and, for each, the point a step down its Tchebycheff distance."""
+    """Return the points [2c,d] of preferences [c,m], each also a step down its distance."""
     x = network(preferences)
     step = LOCAL * tchebycheff_slope(*bounds(x), preferences, ideal)
     return np.vstack([x, np.clip(x - step, 0, 1)])

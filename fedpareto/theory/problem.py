@@ -68,7 +68,7 @@ class ClosedForm:
     @property
     def free(self) -> str | None:
         """The rounds, where they are searched: one training gives every smaller number of rounds too."""
-        return "rounds" if isinstance(self.rounds, Variable) else None
+        return "rounds" if isinstance(self.rounds, Integer) else None
 
     def known(self, values: Values, names: Sequence[str] | None = None) -> dict[str, FloatArray]:
         """Return what needs no training, name → [n]: leakage, by its formula."""
