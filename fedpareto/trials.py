@@ -30,9 +30,7 @@ class Trial:
     spread: dict[str, float] = field(default_factory=dict)  # standard deviation over repeats
     error: str | None = None
     repeats_left: tuple[int, ...] = ()
-    curves: dict[str, list[float]] = field(
-        default_factory=dict
-    )  # measure → after 1, 2, … rounds; nan where not judged
+    curves: dict[str, list[float]] = field(default_factory=dict)  # measure → after 1, 2, … rounds
     runs: int = 0  # trainings so far; of a finished trial, those that the means are of
 
 

@@ -85,12 +85,9 @@ class Bayesian:
 
     def finished(self, problem: Problem, history: History, seed: int) -> bool:
         """Say whether the next point is expected to add less than the tolerance to the front."""
-        if (
-            self.tolerance == 0
-            or len(problem.space) == 0
-            or len(history) < self.start
-            or history.failed.all()
-        ):
+        if self.tolerance == 0 or len(problem.space) == 0:
+            return False
+        if len(history) < self.start or history.failed.all():
             return False
         with torch_alone(seed):
             _, gains, found = self._chosen(problem, history, 1, seed)
@@ -157,11 +154,10 @@ class _Score:
         self, model: Composite, front: FloatArray, taken: FloatArray, options: FloatArray
     ) -> None:
         objectives = model.problem.objectives
-        self.model, self.taken = model, {row.tobytes() for row in taken}
-        self.limits, self.bounds = (
-            limits(objectives),
-            np.minimum(limits(objectives), reference(objectives)),
-        )
+        self.model = model
+        self.taken = {row.tobytes() for row in taken}
+        self.limits = limits(objectives)
+        self.bounds = np.minimum(self.limits, reference(objectives))
         self.lower, self.upper = boxes(front, reference(objectives))
         gain = self.gain(options)
         self.nothing_to_gain = not (gain > 0).any()
@@ -175,14 +171,13 @@ class _Score:
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """Return the worth [n] of x [n,d]; a point proposed before comes last."""
-        return self._last_if_taken(
-            x,
-            probability_within(*self.model.predict(x), self.bounds)
-            if self.nothing_to_gain
-            else self.gain(x),
-        )
+        if not self.nothing_to_gain:
+            return self._last_if_taken(x, self.gain(x))
+        mean, sd = self.model.predict(x)
+        return self._last_if_taken(x, probability_within(mean, sd, self.bounds))
 
     def _last_if_taken(self, x: FloatArray, worth: FloatArray) -> FloatArray:
+        """Return the worth [n] of x [n,d], lowered to -inf for points proposed before."""
         again = np.array([row.tobytes() in self.taken for row in x], dtype=bool)
         return np.where(again, -np.inf, worth)
 
@@ -230,12 +225,14 @@ def design(problem: Problem, n: int, seed: int, skip: int = 0, total: int = 0) -
     told = np.asarray(~np.isnan(y).any(axis=0))
     if not told.any():
         return start("sobol", len(space), n, seed, skip)
-    y, objectives = y[:, told], [o for o, t in zip(problem.objectives, told, strict=True) if t]
-    excess = np.maximum(y - np.minimum(limits(objectives), reference(objectives)), 0.0).sum(axis=1)
-    inside = excess <= max(
-        0.0, float(np.sort(excess)[min(skip + n, len(x)) - 1])
-    )  # the nearest, where too few are within
-    x, y = x[inside], np.where(np.isfinite(y[inside]), y[inside], np.finfo(np.float64).max / 4)
+    y = y[:, told]
+    objectives = [o for o, t in zip(problem.objectives, told, strict=True) if t]
+    bounds = np.minimum(limits(objectives), reference(objectives))
+    excess = np.maximum(y - bounds, 0.0).sum(axis=1)
+    nearest = float(np.sort(excess)[min(skip + n, len(x)) - 1])  # where too few are within
+    inside = excess <= max(0.0, nearest)
+    x = x[inside]
+    y = np.where(np.isfinite(y[inside]), y[inside], np.finfo(np.float64).max / 4)
     return _spread(_unit(y), x, max(total, skip + n), seed)[skip : skip + n]
 
 
@@ -261,12 +258,8 @@ def _spread(y: FloatArray, x: FloatArray, n: int, seed: int) -> FloatArray:
         return_inverse=True,
         return_counts=True,
     )
-    even = (
-        1 / count[bin_]
-    )  # every part of what is known weighs the same, however much of the cube leads there
-    centres = (
-        KMeans(n, n_init=2, random_state=derive(seed, "design") % 2**32)
-        .fit(where, sample_weight=even)
-        .cluster_centers_
-    )
+    # Every part of what is known weighs the same, however much of the cube leads there.
+    even = 1 / count[bin_]
+    clusters = KMeans(n, n_init=2, random_state=derive(seed, "design") % 2**32)
+    centres = clusters.fit(where, sample_weight=even).cluster_centers_
     return x[[int(np.argmin(((where - c) ** 2).sum(axis=1))) for c in centres]]

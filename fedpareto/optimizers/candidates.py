@@ -26,9 +26,8 @@ def mutated(space: Space, x: FloatArray, n: int, width: float, draw: Draw) -> Fl
         [width if v.size is None else max(width, 0.7 / v.size) for v in space.variables]
     )
     moved = parents + draw.normal(size=(n, d)) * scale * 10.0 ** -draw.uniform(0, 1.5, size=(n, 1))
-    moved = np.where(
-        moved < 0, -moved, np.where(moved > 1, 2 - moved, moved)
-    )  # reflected at the walls
+    # What leaves the cube is reflected at its walls.
+    moved = np.where(moved < 0, -moved, np.where(moved > 1, 2 - moved, moved))
     again = np.array([isinstance(v, Choice) for v in space.variables], dtype=bool)
     moved[:, again] = draw.random((n, int(again.sum())))
     return space.snap(np.where(moves, moved, parents))

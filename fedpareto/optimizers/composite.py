@@ -112,15 +112,15 @@ def spaced(history: History, count: int, even: bool = False) -> NDArray[np.int64
     They lie evenly, or closer together at a run's beginning.
     """
     rows = [np.empty(0, dtype=np.int64)]
-    for trial in np.unique(history.free_of) if count else ():
+    if count == 0:
+        return rows[0]
+    for trial in np.unique(history.free_of):
         mine = np.flatnonzero(history.free_of == trial)
-        apart = np.abs(history.free_x[mine] - history.x[trial]).sum(
-            axis=1
-        )  # they differ in the free variable only
-        places = (
-            np.linspace(1, len(mine), count)
-            if even
-            else np.geomspace(1, len(mine) + 1, count + 1)[:-1]
-        )
-        rows.append(mine[np.argsort(-apart, kind="stable")][np.unique(places.astype(np.int64)) - 1])
+        off = np.abs(history.free_x[mine] - history.x[trial])
+        apart = off.sum(axis=1)  # from the run's end, in the one variable in which they differ
+        shortest_first = mine[np.argsort(-apart, kind="stable")]
+        places = np.geomspace(1, len(mine) + 1, count + 1)[:-1]
+        if even:
+            places = np.linspace(1, len(mine), count)
+        rows.append(shortest_first[np.unique(places.astype(np.int64)) - 1])
     return np.concatenate(rows)

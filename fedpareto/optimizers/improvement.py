@@ -42,9 +42,8 @@ def boxes(y: FloatArray, reference: FloatArray) -> tuple[FloatArray, FloatArray]
     room = INCUMBENTS.get(len(reference), 8)
     if len(front) > room:
         front = front[np.argsort(-crowding(front), kind="stable")[:room]]
-    split = FastNondominatedPartitioning(
-        torch.from_numpy(-reference), torch.from_numpy(-front)
-    )  # it maximises
+    # BoTorch maximises, so all is negated.
+    split = FastNondominatedPartitioning(torch.from_numpy(-reference), torch.from_numpy(-front))
     upper, lower = -split.get_hypercell_bounds().numpy()
     return lower, upper
 

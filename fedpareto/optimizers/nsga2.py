@@ -86,11 +86,10 @@ class Nsga2:
         return self._children(problem, history, alive, y, n, draw)
 
     def _judged(self, problem: Problem, history: History) -> FloatArray:
-        return (
-            penalised(problem.objectives, history.y)
-            if self.penalty and self.constraint == "penalty"
-            else history.y
-        )
+        """Return the objectives [n,m] by which rows are compared, with penalties if wanted."""
+        if self.penalty and self.constraint == "penalty":
+            return penalised(problem.objectives, history.y)
+        return history.y
 
     def _over(self, problem: Problem, history: History) -> FloatArray:
         """Return by how much each row exceeds limits in all, in units of the limits.

@@ -24,9 +24,8 @@ MARGIN = 0.1  # of the ideal point below the best seen, in standard deviations
 LOCAL = 0.01
 HIDDEN = 256  # width of the two hidden layers
 EDGE = 0.05  # how far from the ends of its variables the network starts, as it hardly moves there
-Bounds = Callable[
-    [FloatArray], tuple[FloatArray, FloatArray]
-]  # x [p,d] → lower confidence bounds [p,m], standardised; slopes [p,m,d]
+# x [p,d] → lower confidence bounds [p,m], standardised, and their slopes [p,m,d]
+Bounds = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
 
 @dataclass(frozen=True)
@@ -180,18 +179,12 @@ def lower_bounds(learned: list[Surrogate], optimism: float) -> Bounds:
     space = learned[0].space
     lengths = np.stack([s.lengths for s in learned])[:, None]  # [m,1,f]
     inputs = np.stack([s.inputs / s.lengths for s in learned])  # [m,n,f]
-    squares, turned = (
-        (inputs**2).sum(axis=2)[:, None],
-        np.ascontiguousarray(inputs.transpose(0, 2, 1)),
-    )  # [m,1,n], [m,f,n]
-    weights, precision = (
-        np.stack([s.weights for s in learned])[:, None],
-        np.stack([s.precision for s in learned]),
-    )  # [m,1,n], [m,n,n]
-    height, mean = (
-        np.array([s.height for s in learned])[:, None, None],
-        np.array([s.mean for s in learned])[:, None],
-    )
+    squares = (inputs**2).sum(axis=2)[:, None]  # [m,1,n]
+    turned = np.ascontiguousarray(inputs.transpose(0, 2, 1))  # [m,f,n]
+    weights = np.stack([s.weights for s in learned])[:, None]  # [m,1,n]
+    precision = np.stack([s.precision for s in learned])  # [m,n,n]
+    height = np.array([s.height for s in learned])[:, None, None]
+    mean = np.array([s.mean for s in learned])[:, None]
     first = np.cumsum([0, *widths(space)])[:-1]  # [d], of each variable's features
 
     def lower(x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -202,13 +195,11 @@ def lower_bounds(learned: list[Surrogate], optimism: float) -> Bounds:
         decay = height * np.exp(-r)
         across = decay * (1 + r + r * r / 3)  # Matérn 5/2
         explained = across @ precision
-        sd = np.sqrt(
-            np.maximum(height - (explained * across).sum(axis=2, keepdims=True), 1e-8)
-        )  # [m,p,1]
+        left = height - (explained * across).sum(axis=2, keepdims=True)  # [m,p,1]
+        sd = np.sqrt(np.maximum(left, 1e-8))
         value = mean + (across * weights).sum(axis=2) - optimism * sd[:, :, 0]
-        pull = (
-            (weights + optimism / sd * explained) * decay * (1 + r) * (-5 / 3)
-        )  # along what lies between x and each input
+        # How strongly each input pulls along what lies between it and x.
+        pull = (weights + optimism / sd * explained) * decay * (1 + r) * (-5 / 3)
         slope = (pull.sum(axis=2, keepdims=True) * scaled - pull @ inputs) / lengths * growth
         return value.T, np.add.reduceat(slope, first, axis=2).transpose(1, 0, 2)
 

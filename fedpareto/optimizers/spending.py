@@ -39,18 +39,16 @@ def noise_of(problem: Problem, history: History) -> FloatArray:
     It is 0 where an objective is known, and nan where nothing was trained twice.
     """
     told = np.isfinite(history.spread).all(axis=1)
-    freedom, spread = history.runs[told] - 1, history.spread[told]
-    spread = np.where(spread > ROUNDING * np.abs(history.y[told]), spread, 0.0)
-    pooled = (
-        np.sqrt((freedom[:, None] * spread**2).sum(axis=0) / freedom.sum())
-        if told.any()
-        else np.full(history.y.shape[1], np.nan)
-    )
-    return (
-        np.where(np.isnan(known(problem, history.x[:1])).any(axis=0), pooled, 0.0)
-        if len(history)
-        else pooled
-    )
+    pooled = np.full(history.y.shape[1], np.nan)
+    if told.any():
+        freedom = history.runs[told] - 1
+        spread = history.spread[told]
+        spread = np.where(spread > ROUNDING * np.abs(history.y[told]), spread, 0.0)
+        pooled = np.sqrt((freedom[:, None] * spread**2).sum(axis=0) / freedom.sum())
+    if len(history) == 0:
+        return pooled
+    learned = np.isnan(known(problem, history.x[:1])).any(axis=0)
+    return np.where(learned, pooled, 0.0)
 
 
 def front_of(objectives: Sequence[Objective], history: History) -> FloatArray:

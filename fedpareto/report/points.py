@@ -147,16 +147,11 @@ def hypervolumes(known: History, objectives: Sequence[Objective]) -> list[float]
 
     What runs showed on the way counts too.
     """
-    also = (
-        [known.free_y[known.free_of == i] for i in range(len(known))]
-        if len(known.free_of)
-        else [known.y[:0]] * len(known)
-    )
-    return growth(
-        [np.vstack([row[None], way]) for row, way in zip(known.y, also, strict=True)],
-        objectives,
-        reference(objectives),
-    )
+    rows = [row[None] for row in known.y]
+    if len(known.free_of):
+        ways = [known.free_y[known.free_of == i] for i in range(len(known))]
+        rows = [np.vstack([row, way]) for row, way in zip(rows, ways, strict=True)]
+    return growth(rows, objectives, reference(objectives))
 
 
 def growth(
@@ -166,10 +161,11 @@ def growth(
 
     Only rows that hold every limit count.
     """
-    front, curve, volume = np.empty((0, len(corner))), [], 0.0
-    pace = max(
-        1, len(rows) // MOST_VOLUMES
-    )  # of many trials, the volume is computed after every few, and at the end
+    front = np.empty((0, len(corner)))
+    curve = []
+    volume = 0.0
+    # Of many trials, the volume is computed after every few, and at the end.
+    pace = max(1, len(rows) // MOST_VOLUMES)
     for i, new in enumerate(rows, 1):
         new = new[feasible(objectives, new)]
         beaten = np.all(front[None] <= new[:, None], axis=2)  # [new, front]

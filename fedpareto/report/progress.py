@@ -54,9 +54,8 @@ def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[S
 
         def watch(store: Store) -> None:
             nonlocal evaluations, done
-            done = max(
-                store.trainings() / study.repeats, store.finished()
-            )  # finished with fewer trainings is finished too
+            # A trial finished with fewer trainings is finished too.
+            done = max(store.trainings() / study.repeats, store.finished())
             bar.update(task, completed=done)
             if store.finished() > evaluations:
                 evaluations = store.finished()
