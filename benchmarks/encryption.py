@@ -22,7 +22,16 @@ from pathlib import Path
 import gmpy2
 import numpy as np
 
-from fedpareto.crypto import BfvClient, BfvCodec, BfvKey, Codec, PaillierClient, PrivateKey, clip_of, quantise
+from fedpareto.crypto import (
+    BfvClient,
+    BfvCodec,
+    BfvKey,
+    Codec,
+    PaillierClient,
+    PrivateKey,
+    clip_of,
+    quantise,
+)
 from fedpareto.crypto.parallel import cores
 from fedpareto.crypto.powers import _openssl, secret_power
 

@@ -8,6 +8,7 @@ Prints the share of the wall time that is not spent inside the training of feder
 from __future__ import annotations
 
 import argparse
+import copy
 import io
 import json
 import tempfile
@@ -48,33 +49,26 @@ class Terminal(io.StringIO):
         return True
 
 
-@dataclass(frozen=True)
-class Timed:
-    """A problem or an optimizer whose work is timed; everything else passes through."""
-
-    inner: object
-    clock: Clock
-    name: str
-    method: str
-
-    def __getattr__(self, name):
-        found = getattr(self.inner, name)
-        return self.clock.timed(self.name, found) if name == self.method else found
+def timed(inner, clock, name, method):
+    """Return a copy of a problem or an optimizer, one method of which is timed."""
+    copied = copy.copy(inner)
+    object.__setattr__(copied, method, clock.timed(name, getattr(inner, method)))
+    return copied
 
 
 def measure(trials: int) -> dict[str, float]:
     """Run the quickstart and return the seconds of each part."""
     clock, study = Clock(), load_study(QUICKSTART, budget=trials)
     study.problem.measure(study.problem.space.decode(np.full((1, 3), 0.5)), [0])  # loads torch and the data
-    timed = Study(study.name, Timed(study.problem, clock, "training", "measure"),
-                  Timed(study.optimizer, clock, "proposing", "propose"), study.budget, study.seed, study.repeats,
-                  study.path, study.description)
+    watched = Study(study.name, timed(study.problem, clock, "training", "measure"),
+                    timed(study.optimizer, clock, "proposing", "propose"), study.budget, study.seed, study.repeats,
+                    study.path, study.description)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        with progress(timed, Terminal()) as watch:
-            store = run(timed, Path(folder) / "loop.db", watch=clock.timed("watching", watch))
+        with progress(watched, Terminal()) as watch:
+            store = run(watched, Path(folder) / "loop.db", watch=clock.timed("watching", watch))
         with store:
-            report = clock.timed("reporting", lambda: _report(timed, store, Path(folder)))
+            report = clock.timed("reporting", lambda: _report(watched, store, Path(folder)))
             report()
         total = time.perf_counter() - start
     spent = clock.spent

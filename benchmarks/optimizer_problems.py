@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from pymoo.problems import get_problem
 
+from fedpareto.federation.problem import Federation
 from fedpareto.noise import rng
 from fedpareto.problem import Objective
 from fedpareto.space import Float, FloatArray, Integer, Space, Values
@@ -34,8 +35,9 @@ class Synthetic:
     block: int = 1_000_000
     failures: dict[str, str] = field(default_factory=dict)
 
-    def known(self, values: Values) -> Columns:
-        return self.known_formula(_columns(values))
+    def known(self, values: Values, names: Sequence[str] | None = None) -> Columns:
+        found = self.known_formula(_columns(values))
+        return {name: column for name, column in found.items() if names is None or name in names}
 
     def measure(self, values: Values, seeds: Sequence[int]) -> Columns:
         columns = _columns(values)
@@ -44,6 +46,19 @@ class Synthetic:
             draws = [rng(seed, name, *(repr(float(column[i])) for column in columns.values())).normal() for i, seed in enumerate(seeds)]
             out[name] = out[name] + self.noise * np.array(draws)
         return out
+
+    def measure_along(self, values: Values, seeds: Sequence[int]) -> tuple[Columns, Columns]:
+        """Return what measure does, and the same after each round, name → [n,T]."""
+        assert self.free is not None
+        last = np.asarray(values[self.free])
+        way = {o.measure: np.full((len(seeds), last.max()), np.nan) for o in self.objectives}
+        for t in range(1, last.max() + 1):
+            rows = np.flatnonzero(last >= t)
+            there = {name: [column[i] for i in rows] for name, column in values.items()} | {self.free: [t] * len(rows)}
+            shown = self.measure(there, [seeds[i] for i in rows])
+            for name, curve in way.items():
+                curve[rows, t - 1] = shown[name]
+        return self.measure(values, seeds), way
 
     def truth(self, x: FloatArray) -> FloatArray:
         """Return the objectives [n,m] of the points x [n,d] without noise."""
@@ -170,17 +185,13 @@ name = "random"
 class Digits:
     """A real federation on the digits, one training per measurement; the truth of a point is the mean of four others."""
 
-    problem: object
+    problem: Federation
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.problem, name)
 
-    def known(self, values: Values) -> Columns:
-        if hasattr(self.problem, "known"):
-            return self.problem.known(values)
-        columns = self.problem.columns(values, len(values["sigma"]))
-        share = (columns["sigma"] / columns["clipping_norm"]) ** 2 * np.sqrt(columns["parameters"])
-        return {"kang23_eq13": 1 - np.minimum(1.0, share)}
+    def known(self, values: Values, names: Sequence[str] | None = None) -> Columns:
+        return self.problem.known(values, names)
 
     def truth(self, x: FloatArray) -> FloatArray:
         values = {name: [v for v in column for _ in range(4)] for name, column in self.space.decode(x).items()}

@@ -26,7 +26,7 @@ from optimizer_problems import FEDERATIONS, FUNCTIONS
 from fedpareto.front import hypervolume
 from fedpareto.history import History
 from fedpareto.optimizers import OPTIMIZERS
-from fedpareto.problem import feasible, reference
+from fedpareto.problem import feasible, free_variable, reference
 
 RESULTS = Path(__file__).parent / "results" / "optimizers.json"
 PROBLEMS = FEDERATIONS | FUNCTIONS
@@ -79,7 +79,7 @@ def observe(problem: Any, history: History, x: np.ndarray, seed: int) -> History
     names, seeds = [o.measure for o in problem.objectives], [seed * 100_000 + len(history) + i for i in range(len(x))]
     measured = problem.measure(problem.space.decode(x), seeds)
     y = np.stack([measured[name] for name in names], axis=1)
-    free = getattr(problem, "free", None)
+    free = free_variable(problem)
     if free is None:
         return history.extend(x, y)
     values = problem.space.decode(x)

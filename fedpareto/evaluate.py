@@ -1,4 +1,4 @@
-"""Evaluation: trials in, results out as they finish. A trial that fails is a result that says so."""
+"""Evaluation: trials in, results out as they finish. A trial that fails is a result too."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _results(problem: Problem, jobs: Sequence[Job], seed: int) -> list[Result]:
 def _measured(
     problem: Problem, values: Values, seeds: Sequence[int]
 ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """Return the measures, name → [n], and what runs showed on the way, name → [n,T], if anything."""
+    """Return the measures, name → [n], and what runs showed on the way, name → [n,T]."""
     if isinstance(problem, TellsOnTheWay) and problem.free is not None:
         return problem.measure_along(values, seeds)
     return problem.measure(values, seeds), {}

@@ -49,7 +49,7 @@ class History:
         self._fill("spread", np.full(self.y.shape, np.nan))
 
     def _check_free(self) -> None:
-        """Refuse free_x, free_y and free_of that disagree; where there are none, give them width."""
+        """Refuse free_x, free_y and free_of that disagree; give their width to empty ones."""
         e = len(self.free_of)
         d = self.x.shape[1]
         m = self.y.shape[1]

@@ -120,7 +120,7 @@ def _yes_or_no(answer: object, n: int, method: str) -> NDArray[np.bool_]:
 
 
 def finished(study: Study, store: Store) -> bool:
-    """Say whether the optimizer wants to end the study here; it is asked after whole batches only."""
+    """Say whether the optimizer wants to end the study; it is asked after whole batches only."""
     optimizer = study.optimizer
     if not isinstance(optimizer, Finishes) or len(store) % study.optimizer.batch:
         return False

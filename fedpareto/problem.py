@@ -1,4 +1,4 @@
-"""What is asked: a space to search, numbers to make small, a way to measure them. Everything is minimised."""
+"""What is asked: a space to search, numbers to make small, and a way to measure them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from fedpareto.space import FloatArray, Space, Values
 class Objective:
     """A measure to minimise, with an optional limit that must hold.
 
-    reference is this objective's component of the hypervolume reference point. proxy says which formula stands in for a
-    guarantee, where the measure is not one itself.
+    reference is this objective's component of the hypervolume reference point. proxy says which
+    formula stands in for a guarantee, where the measure is not one itself.
     """
 
     name: str
@@ -49,10 +49,12 @@ class Objective:
 class Problem(Protocol):
     """A space, objectives and a measurement.
 
-    measure returns everything it measured, name → [n]; row i depends on values[...][i] and seeds[i] alone. A row that
-    could not be measured is nan; failures names the measures that, where finite, say why, each with its sentence.
+    measure returns everything it measured, name → [n]; row i depends on values[...][i] and seeds[i]
+    alone. A row that could not be measured is nan; failures names the measures that, where finite,
+    say why, each with its sentence.
 
-    A problem may be able to do more: Knows, TellsOnTheWay and Checks say what, and `fedpareto.testing.check_problem` checks it.
+    A problem may be able to do more: see Knows, TellsOnTheWay and Checks.
+    `fedpareto.testing.check_problem` checks all of it.
     """
 
     @property
@@ -78,7 +80,8 @@ class Knows(Protocol):
     def known(self, values: Values, names: Sequence[str] | None = None) -> dict[str, FloatArray]:
         """Return those of the named measures that need no run, name → [n]: what measure would give.
 
-        Without names, it answers for the measures of the objectives. What it leaves out has to be measured.
+        Without names, it answers for the measures of the objectives. What it leaves out has to be
+        measured.
         """
 
 
@@ -98,14 +101,14 @@ class TellsOnTheWay(Protocol):
     ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """Return what measure returns, and the objectives' measures after each step, name → [n,T].
 
-        T is the length of the longest run. Column t - 1 is what a run of length t would measure; it is nan beyond a
-        row's own end, and may be nan where nothing was measured on the way.
+        T is the length of the longest run. Column t - 1 is what a run of length t would measure; it
+        is nan beyond a row's own end, and may be nan where nothing was measured on the way.
         """
 
 
 @runtime_checkable
 class Checks(Protocol):
-    """A problem that can find what is wrong with it (missing data, a broken model) before anything runs."""
+    """A problem that can find what is wrong (missing data, a broken model) before anything runs."""
 
     def check(self) -> None:
         """Raise a FedparetoError that says what is wrong, if anything is."""
@@ -121,7 +124,7 @@ class JoinsRepeats(Protocol):
 
 
 def free_variable(problem: Problem) -> str | None:
-    """Return the searched variable along which one run tells all shorter ones; None where there is none."""
+    """Return the searched variable along which one run tells all shorter ones; None for none."""
     return problem.free if isinstance(problem, TellsOnTheWay) else None
 
 

@@ -30,9 +30,7 @@ class Trial:
     spread: dict[str, float] = field(default_factory=dict)  # standard deviation over repeats
     error: str | None = None
     repeats_left: tuple[int, ...] = ()
-    curves: dict[str, list[float]] = field(
-        default_factory=dict
-    )  # measure → after 1, 2, … rounds; nan where not judged
+    curves: dict[str, list[float]] = field(default_factory=dict)  # measure → after 1, 2, … rounds
     runs: int = 0  # trainings so far; of a finished trial, those that the means are of
 
 
@@ -84,7 +82,7 @@ def history_of(
 
 
 def _values(held: Mapping[str, float], names: Sequence[str], valid: bool) -> list[float]:
-    """Return the named values; nan for one that is not there, and for all where they do not count."""
+    """Return the named values; nan for one that is missing, and for all that do not count."""
     return [held.get(name, math.nan) if valid else math.nan for name in names]
 
 

@@ -76,6 +76,17 @@ def test_where_rounds_are_fixed_nothing_is_stored_on_the_way(tiny_study, tmp_pat
         assert all(t.curves == {} for t in store.trials())
 
 
+def test_where_rounds_are_one_of_a_few_a_run_tells_its_end_alone(tiny_study, tmp_path):
+    text = tiny_study.read_text().replace("rounds = 1\n", "rounds = { choices = [1, 4] }\n")
+    tiny_study.write_text(text.replace("budget = 2", "budget = 6"))
+    study = load_study(tiny_study)
+    assert study.problem.free is None
+    with run(study, tmp_path / "a.db") as store:
+        assert {t.settings["rounds"] for t in store.trials()} == {1, 4}
+        assert all(t.curves == {} for t in store.trials())
+        assert view(study, store.trials()).evaluations == 6
+
+
 def test_known_measures_are_those_that_a_run_reports(study):
     settings = {"learning_rate": [0.1, 0.2], "rounds": [2, 5], "sigma": [0.1, 0.5], "clipping_norm": [1.0, 2.0]}
     measured = study.problem.measure(settings, [1, 1])

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpareto.errors import SettingError
-from fedpareto.privacy import gu24_eq2, kang23_eq13_smooth, kang23_eq15, kang23_eq15_exact, xiao25_eq7
+from fedpareto.privacy import (
+    gu24_eq2,
+    kang23_eq13_smooth,
+    kang23_eq15,
+    kang23_eq15_exact,
+    xiao25_eq7,
+)
 
 largest = sys.float_info.max
 

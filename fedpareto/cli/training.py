@@ -33,16 +33,23 @@ if TYPE_CHECKING:
 @click.option("--trial", type=int, help="The trial to train; the recommended point if left out.")
 @click.option("--pick", "picked", is_flag=True, help="Choose the point by --limit and --prefer.")
 @click.option(
-    "--limit", "limits", multiple=True, metavar="NAME=VALUE",
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="NAME=VALUE",
     help="With --pick: what an objective must not exceed; repeat it.",
 )
 @click.option("--prefer", metavar="NAME", help="With --pick: the objective to make least.")
 @click.option(
-    "--repeat", type=int, default=0, show_default=True,
+    "--repeat",
+    type=int,
+    default=0,
+    show_default=True,
     help="Which repeat to train: the model is the one that its row was measured on.",
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path),
+    "--output",
+    type=click.Path(path_type=Path),
     help="The model, a .safetensors file; STUDY-trialN.safetensors if left out.",
 )
 @json_option

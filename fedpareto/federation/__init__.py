@@ -7,4 +7,17 @@ from fedpareto.federation.models import MODELS, Lr, Mlp, Model, Own
 from fedpareto.federation.problem import Federation
 from fedpareto.federation.training import Training
 
-__all__ = ["MEASURES", "MODELS", "Cost", "Data", "Dataset", "Federation", "Lr", "Measure", "Mlp", "Model", "Own", "Training"]
+__all__ = [
+    "MEASURES",
+    "MODELS",
+    "Cost",
+    "Data",
+    "Dataset",
+    "Federation",
+    "Lr",
+    "Measure",
+    "Mlp",
+    "Model",
+    "Own",
+    "Training",
+]

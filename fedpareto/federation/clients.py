@@ -53,9 +53,7 @@ class Clients:
         else:
             yield from done
 
-    def _trained(
-        self, state: State, cohorts: Sequence[Cohort], places: slice, t: int
-    ) -> Updates:
+    def _trained(self, state: State, cohorts: Sequence[Cohort], places: slice, t: int) -> Updates:
         block = self.block
         S, R, M = len(block.repeats), block.federations, places.stop - places.start
         who = [cohort.order[places] for cohort in cohorts]
@@ -107,9 +105,7 @@ def _joined(pieces: Sequence[Updates]) -> Updates:
     return Updates(slice(0, pieces[-1].places.stop), tuple(values), steps, images)
 
 
-def _starts(
-    block: Block, state: State, who: Sequence[Indices]
-) -> tuple[Params, Tensor | None]:
+def _starts(block: Block, state: State, who: Sequence[Indices]) -> tuple[Params, Tensor | None]:
     """Return what each slot starts from, [S·M,R,...], and how far it is ahead of the server.
 
     A client that keeps values private starts from its own; None where none does.

@@ -58,8 +58,7 @@ def _noise(problem: Federation, columns: Columns) -> dict[str, FloatArray]:
         return {}
     shape = columns["rounds"].shape
     sigma, norm = (
-        np.broadcast_to(np.asarray(v, dtype=np.float64), shape)
-        for v in mechanism.gaussian(columns)
+        np.broadcast_to(np.asarray(v, dtype=np.float64), shape) for v in mechanism.gaussian(columns)
     )
     return {
         "sigma": sigma,
@@ -82,9 +81,7 @@ def contract_of(problem: Federation, columns: Columns) -> Round:
     )
 
 
-def epsilons(
-    problem: Federation, columns: Columns, views: Sequence[str]
-) -> dict[str, FloatArray]:
+def epsilons(problem: Federation, columns: Columns, views: Sequence[str]) -> dict[str, FloatArray]:
     """Return the true ε of these views and the headline, name → [n].
 
     It is infinite without noise, and nan where no bound is known.

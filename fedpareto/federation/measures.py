@@ -26,11 +26,15 @@ class Measure:
     help: str
     compute: Compute
     reference: float | None = None
-    needs: tuple[str, ...] = ()  # settings and other columns it is computed from, beside those of every study
+    needs: tuple[
+        str, ...
+    ] = ()  # settings and other columns it is computed from, beside those of every study
     proxy: str | None = None
     worst: str | None = None  # the measure for the worst client, where clients differ
     known: bool = False  # follows from the settings alone, without training
-    figures: tuple[str, ...] = ()  # of what rounds cost, that it is computed from: known where these follow from the settings
+    figures: tuple[
+        str, ...
+    ] = ()  # of what rounds cost, that it is computed from: known where these follow from the settings
 
     def known_from(self, figures: Columns, columns: Columns) -> FloatArray:
         """Return the measure from figures at each row's own end, without a training."""
@@ -47,6 +51,7 @@ def _last(name: str) -> Compute:
 
     What is known of it without a training, [R], is known at the last round.
     """
+
     def compute(trace: Any, s: Columns) -> FloatArray:
         figure = trace.figures[name]
         if figure.ndim == 1:
@@ -71,7 +76,9 @@ def _eq15(over: Callable[..., FloatArray]) -> Compute:
         last = trace.withheld[np.arange(len(trace.withheld)), s["rounds"].astype(int) - 1]  # [R,M]
         with np.errstate(all="ignore"):
             leakage = kang23_eq15(np.nan_to_num(last), s["c2"][:, None])
-        return np.asarray(np.ma.filled(over(np.ma.masked_array(leakage, ~np.isfinite(last)), axis=1), np.nan))
+        return np.asarray(
+            np.ma.filled(over(np.ma.masked_array(leakage, ~np.isfinite(last)), axis=1), np.nan)
+        )
 
     return compute
 
@@ -84,62 +91,171 @@ _SENT = ("sigma", "clipping_norm")
 _UP, _DOWN = ("upload_bytes",), ("download_bytes",)
 
 MEASURES: dict[str, Measure] = {
-    "test_error": Measure("share of test images classified wrongly by the final model", _last("error"), reference=1.0,
-                          worst="test_error_worst"),
-    "test_loss": Measure("mean cross-entropy of the final model on the test images", _last("loss"), worst="test_loss_worst"),
-    "test_error_worst": Measure("test error of the client whose share of the test images fares worst", _last("worst_error"),
-                                reference=1.0),
-    "test_loss_worst": Measure("test loss of the client whose share of the test images fares worst", _last("worst_loss")),
-    "utility_lost": Measure("test error beyond that of the same training unprotected (Kang 2023, Eq. 7); trains each point twice",
-                            lambda trace, s: _last("error")(trace, s) - s["unprotected_error"], reference=1.0,
-                            needs=("unprotected_error",)),
-    "gu24_eq2": Measure("leakage of randomization by Gu 2024, Eq. 2, with C = 1",
-                        lambda _, s: gu24_eq2(s["sigma"], s["clipping_norm"], s["sample_ratio"], s["rounds"], s["clients"], s["delta"]),
-                        needs=_SENT, proxy="Gu 2024, Eq. 2", known=True),
-    "kang23_eq13": Measure("leakage of randomization, from 0 to 1, by Kang 2023, Eq. 13",
-                           lambda _, s: kang23_eq13(s["sigma"], s["clipping_norm"], s["parameters"]),
-                           reference=1.0, needs=_SENT, proxy="Kang 2023, Eq. 13", known=True),
-    "kang23_eq13_smooth": Measure("the same without its kink: graded where Eq. 13 is 0",
-                                  lambda _, s: kang23_eq13_smooth(s["sigma"], s["clipping_norm"], s["parameters"]),
-                                  reference=1.0, needs=_SENT, proxy="Kang 2023, Eq. 13, smooth", known=True),
-    "kang23_eq15": Measure("leakage of sparsification, from 0 to 1, by Kang 2023, Eq. 15, mean over clients", _eq15(np.ma.mean),
-                           reference=1.0, needs=("private_fraction",), proxy="Kang 2023, Eq. 15", worst="kang23_eq15_worst"),
-    "kang23_eq15_worst": Measure("the same for the client that leaks most", _eq15(np.ma.max), reference=1.0,
-                                 needs=("private_fraction",), proxy="Kang 2023, Eq. 15"),
-    "xiao25_eq7": Measure("privacy budget by Xiao 2025, Eq. 7, the sampling rate multiplying",
-                          lambda _, s: xiao25_eq7(s["noise_multiplier"], s["rounds"], s["sample_ratio"], s["delta"]),
-                          needs=("noise_multiplier",), proxy="Xiao 2025, Eq. 7", known=True),
-    "xiao25_eq7_printed": Measure("privacy budget by Xiao 2025, Eq. 7 as printed, the sampling rate dividing",
-                                  lambda _, s: xiao25_eq7(s["noise_multiplier"], s["rounds"], s["sample_ratio"], s["delta"], printed=True),
-                                  needs=("noise_multiplier",), proxy="Xiao 2025, Eq. 7, as printed", known=True),
-    "epsilon": Measure("true ε over all rounds, for the view, unit and δ of [privacy]", _column("epsilon"), needs=("epsilon",), known=True),
-    "epsilon_server": Measure("true ε if the server sees each upload", _column("epsilon_server"), needs=("epsilon_server",), known=True),
-    "epsilon_secagg": Measure("true ε if the server sees sums and knows who took part", _column("epsilon_secagg"),
-                              needs=("epsilon_secagg",), known=True),
-    "epsilon_release": Measure("true ε if only models are seen and participation is secret", _column("epsilon_release"),
-                               needs=("epsilon_release",), known=True),
-    "upload_bytes": Measure("bytes sent by all clients over all rounds", _last("upload_bytes"), figures=_UP),
-    "upload_bytes_per_round": Measure("bytes sent by all clients in a round, mean over rounds", _per_round(_last("upload_bytes")),
-                                      figures=_UP),
-    "download_bytes": Measure("bytes received by all clients over all rounds", _last("download_bytes"), figures=_DOWN),
-    "download_bytes_per_round": Measure("bytes received by all clients in a round, mean over rounds", _per_round(_last("download_bytes")),
-                                        figures=_DOWN),
-    "size_ratio": Measure("bytes sent, in units of the same uploads unprotected (Xiao 2025, Eq. 6)", _of_dense(_last("upload_bytes"), 4.0),
-                          reference=1.0, figures=_UP),
-    "parameters_shared": Measure("numbers a client sends in a round (Kang 2023, Eq. 16), mean over clients and rounds",
-                                 _per_round(_last("shared")), worst="parameters_shared_worst", figures=("shared",)),
-    "parameters_shared_worst": Measure("the same for the client of each round that sends most", _per_round(_last("shared_worst")),
-                                       figures=("shared_worst",)),
-    "training_seconds": Measure("seconds a client spends on training and protection over all rounds, by the cost model, mean over clients",
-                                _last("seconds"), worst="training_seconds_worst", figures=("seconds",)),
-    "training_seconds_worst": Measure("the same for the slowest client of each round", _last("seconds_worst"), figures=("seconds_worst",)),
-    "kang23_eq14": Measure("seconds a client spends on training and encryption, mean over clients, and the server on adding (Kang 2023, "
-                           "Eq. 14), by the cost model", lambda trace, s: _last("seconds")(trace, s) + _last("server_seconds")(trace, s),
-                           figures=("seconds", "server_seconds")),
-    "decryption_seconds": Measure("seconds a client spends on decryption over all rounds, by the cost model, mean over clients",
-                                  _last("reading_seconds"), figures=("reading_seconds",)),
-    "gu24_eq4": Measure("rounds × seconds of a round (Gu 2024, Eq. 4): the slowest client's work and transfers, by the cost model",
-                        _last("round_seconds"), figures=("round_seconds",)),
+    "test_error": Measure(
+        "share of test images classified wrongly by the final model",
+        _last("error"),
+        reference=1.0,
+        worst="test_error_worst",
+    ),
+    "test_loss": Measure(
+        "mean cross-entropy of the final model on the test images",
+        _last("loss"),
+        worst="test_loss_worst",
+    ),
+    "test_error_worst": Measure(
+        "test error of the client whose share of the test images fares worst",
+        _last("worst_error"),
+        reference=1.0,
+    ),
+    "test_loss_worst": Measure(
+        "test loss of the client whose share of the test images fares worst", _last("worst_loss")
+    ),
+    "utility_lost": Measure(
+        "test error beyond that of the same training unprotected (Kang 2023, Eq. 7); trains each point twice",
+        lambda trace, s: _last("error")(trace, s) - s["unprotected_error"],
+        reference=1.0,
+        needs=("unprotected_error",),
+    ),
+    "gu24_eq2": Measure(
+        "leakage of randomization by Gu 2024, Eq. 2, with C = 1",
+        lambda _, s: gu24_eq2(
+            s["sigma"], s["clipping_norm"], s["sample_ratio"], s["rounds"], s["clients"], s["delta"]
+        ),
+        needs=_SENT,
+        proxy="Gu 2024, Eq. 2",
+        known=True,
+    ),
+    "kang23_eq13": Measure(
+        "leakage of randomization, from 0 to 1, by Kang 2023, Eq. 13",
+        lambda _, s: kang23_eq13(s["sigma"], s["clipping_norm"], s["parameters"]),
+        reference=1.0,
+        needs=_SENT,
+        proxy="Kang 2023, Eq. 13",
+        known=True,
+    ),
+    "kang23_eq13_smooth": Measure(
+        "the same without its kink: graded where Eq. 13 is 0",
+        lambda _, s: kang23_eq13_smooth(s["sigma"], s["clipping_norm"], s["parameters"]),
+        reference=1.0,
+        needs=_SENT,
+        proxy="Kang 2023, Eq. 13, smooth",
+        known=True,
+    ),
+    "kang23_eq15": Measure(
+        "leakage of sparsification, from 0 to 1, by Kang 2023, Eq. 15, mean over clients",
+        _eq15(np.ma.mean),
+        reference=1.0,
+        needs=("private_fraction",),
+        proxy="Kang 2023, Eq. 15",
+        worst="kang23_eq15_worst",
+    ),
+    "kang23_eq15_worst": Measure(
+        "the same for the client that leaks most",
+        _eq15(np.ma.max),
+        reference=1.0,
+        needs=("private_fraction",),
+        proxy="Kang 2023, Eq. 15",
+    ),
+    "xiao25_eq7": Measure(
+        "privacy budget by Xiao 2025, Eq. 7, the sampling rate multiplying",
+        lambda _, s: xiao25_eq7(s["noise_multiplier"], s["rounds"], s["sample_ratio"], s["delta"]),
+        needs=("noise_multiplier",),
+        proxy="Xiao 2025, Eq. 7",
+        known=True,
+    ),
+    "xiao25_eq7_printed": Measure(
+        "privacy budget by Xiao 2025, Eq. 7 as printed, the sampling rate dividing",
+        lambda _, s: xiao25_eq7(
+            s["noise_multiplier"], s["rounds"], s["sample_ratio"], s["delta"], printed=True
+        ),
+        needs=("noise_multiplier",),
+        proxy="Xiao 2025, Eq. 7, as printed",
+        known=True,
+    ),
+    "epsilon": Measure(
+        "true ε over all rounds, for the view, unit and δ of [privacy]",
+        _column("epsilon"),
+        needs=("epsilon",),
+        known=True,
+    ),
+    "epsilon_server": Measure(
+        "true ε if the server sees each upload",
+        _column("epsilon_server"),
+        needs=("epsilon_server",),
+        known=True,
+    ),
+    "epsilon_secagg": Measure(
+        "true ε if the server sees sums and knows who took part",
+        _column("epsilon_secagg"),
+        needs=("epsilon_secagg",),
+        known=True,
+    ),
+    "epsilon_release": Measure(
+        "true ε if only models are seen and participation is secret",
+        _column("epsilon_release"),
+        needs=("epsilon_release",),
+        known=True,
+    ),
+    "upload_bytes": Measure(
+        "bytes sent by all clients over all rounds", _last("upload_bytes"), figures=_UP
+    ),
+    "upload_bytes_per_round": Measure(
+        "bytes sent by all clients in a round, mean over rounds",
+        _per_round(_last("upload_bytes")),
+        figures=_UP,
+    ),
+    "download_bytes": Measure(
+        "bytes received by all clients over all rounds", _last("download_bytes"), figures=_DOWN
+    ),
+    "download_bytes_per_round": Measure(
+        "bytes received by all clients in a round, mean over rounds",
+        _per_round(_last("download_bytes")),
+        figures=_DOWN,
+    ),
+    "size_ratio": Measure(
+        "bytes sent, in units of the same uploads unprotected (Xiao 2025, Eq. 6)",
+        _of_dense(_last("upload_bytes"), 4.0),
+        reference=1.0,
+        figures=_UP,
+    ),
+    "parameters_shared": Measure(
+        "numbers a client sends in a round (Kang 2023, Eq. 16), mean over clients and rounds",
+        _per_round(_last("shared")),
+        worst="parameters_shared_worst",
+        figures=("shared",),
+    ),
+    "parameters_shared_worst": Measure(
+        "the same for the client of each round that sends most",
+        _per_round(_last("shared_worst")),
+        figures=("shared_worst",),
+    ),
+    "training_seconds": Measure(
+        "seconds a client spends on training and protection over all rounds, by the cost model, mean over clients",
+        _last("seconds"),
+        worst="training_seconds_worst",
+        figures=("seconds",),
+    ),
+    "training_seconds_worst": Measure(
+        "the same for the slowest client of each round",
+        _last("seconds_worst"),
+        figures=("seconds_worst",),
+    ),
+    "kang23_eq14": Measure(
+        "seconds a client spends on training and encryption, mean over clients, and the server on adding (Kang 2023, "
+        "Eq. 14), by the cost model",
+        lambda trace, s: _last("seconds")(trace, s) + _last("server_seconds")(trace, s),
+        figures=("seconds", "server_seconds"),
+    ),
+    "decryption_seconds": Measure(
+        "seconds a client spends on decryption over all rounds, by the cost model, mean over clients",
+        _last("reading_seconds"),
+        figures=("reading_seconds",),
+    ),
+    "gu24_eq4": Measure(
+        "rounds × seconds of a round (Gu 2024, Eq. 4): the slowest client's work and transfers, by the cost model",
+        _last("round_seconds"),
+        figures=("round_seconds",),
+    ),
 }
 
 
@@ -151,5 +267,8 @@ def own_measure(name: str) -> Measure:
 def measures_of(own: Sequence[str] = ()) -> dict[str, Measure]:
     """Return every measure, these of the user's own and their worst cases included."""
     mine = {name: own_measure(name) for name in own}
-    worst = {f"{name}_worst": Measure(f"{name} of the client that fares worst", _last(f"{name}_worst")) for name in own}
+    worst = {
+        f"{name}_worst": Measure(f"{name} of the client that fares worst", _last(f"{name}_worst"))
+        for name in own
+    }
     return {**MEASURES, **mine, **worst}

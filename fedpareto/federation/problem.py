@@ -24,7 +24,7 @@ from fedpareto.mechanisms import Mechanism, Unprotected
 from fedpareto.privacy import VIEWS, Guarantee, Privacy
 from fedpareto.problem import Objective
 from fedpareto.settings import fixed, largest, searched
-from fedpareto.space import FloatArray, Space, Values, Variable
+from fedpareto.space import FloatArray, Integer, Space, Values
 
 if TYPE_CHECKING:
     from torch import nn
@@ -75,7 +75,7 @@ class Federation:
     @property
     def free(self) -> str | None:
         """The variable along which a run shows every smaller value: the rounds, if searched."""
-        return "rounds" if isinstance(self.training.rounds, Variable) else None
+        return "rounds" if isinstance(self.training.rounds, Integer) else None
 
     @property
     def repeats_at_once(self) -> int:
@@ -199,9 +199,7 @@ class Federation:
         """Return measures at each run's own end, name → [k]; nan of those that diverged."""
         lost = trace.diverged <= held["rounds"]
         measures = self.measures
-        out = {
-            name: np.where(lost, np.nan, measures[name].compute(trace, held)) for name in names
-        }
+        out = {name: np.where(lost, np.nan, measures[name].compute(trace, held)) for name in names}
         return out | {"diverged_round": np.where(lost, trace.diverged, np.nan)}
 
     def _way(self, trace: Trace, held: Measured, names: Sequence[str]) -> Measured:

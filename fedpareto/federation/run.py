@@ -68,9 +68,7 @@ def one_round(
             counted = takes_part * weights(block, s, asked)  # [R,M]
             sums[s] += torch.einsum("rk,rkp->rp", counted, upload.values)
             steps, images = trained.steps[s], trained.images[s]
-            cost = spent(
-                upload, takes_part, steps, images, block.parameters[s], block.setup.cost
-            )
+            cost = spent(upload, takes_part, steps, images, block.parameters[s], block.setup.cost)
             before = costs[s]
             costs[s] = cost if before is None else before.plus(cost)
     state = step(block, state, aggregate(block, sums, cohorts, came))

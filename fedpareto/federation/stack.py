@@ -204,8 +204,7 @@ def embedded(narrow: Params, wide: Params) -> Params:
 def cut_out(wide: Sequence[Tensor], narrow: Sequence[Tensor]) -> Params:
     """Return the parameters of a narrow model from the first places of the widest one's."""
     return [
-        w[tuple(slice(size) for size in n.shape)].clone()
-        for w, n in zip(wide, narrow, strict=True)
+        w[tuple(slice(size) for size in n.shape)].clone() for w, n in zip(wide, narrow, strict=True)
     ]
 
 

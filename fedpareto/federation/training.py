@@ -17,19 +17,28 @@ class Training:
     learning_rate: Real = setting(help="learning rate of local SGD", above=0, at_most=1e9)
     rounds: Whole = setting(10, help="rounds of the federation, T", at_least=1, at_most=100_000)
     local_epochs: int = setting(
-        0, help="passes over a client's images per round; or give local_steps",
-        at_least=0, at_most=10_000, search=False,
+        0,
+        help="passes over a client's images per round; or give local_steps",
+        at_least=0,
+        at_most=10_000,
+        search=False,
     )
     local_steps: int = setting(
-        0, help="mini-batch steps per round; or give local_epochs",
-        at_least=0, at_most=1_000_000, search=False,
+        0,
+        help="mini-batch steps per round; or give local_epochs",
+        at_least=0,
+        at_most=1_000_000,
+        search=False,
     )
     batch_size: int = setting(
         32, help="images per mini-batch", at_least=1, at_most=1_000_000, search=False
     )
     momentum: float = setting(
-        0.0, help="momentum of local SGD, started anew each round",
-        at_least=0, at_most=0.9999, search=False,
+        0.0,
+        help="momentum of local SGD, started anew each round",
+        at_least=0,
+        at_most=0.9999,
+        search=False,
     )
     sample_ratio: Real = setting(
         1.0, help="share q of the clients that take part in a round", above=0, at_most=1
@@ -50,15 +59,21 @@ class Training:
     )
 
     evaluate_every: int = setting(
-        1, help="judge the model on the test images after every nth round, and after the last",
-        at_least=1, at_most=100_000, search=False,
+        1,
+        help="judge the model on the test images after every nth round, and after the last",
+        at_least=1,
+        at_most=100_000,
+        search=False,
     )
     device: str = setting(
-        "auto", help="where to train; auto takes a CUDA device if there is one",
-        options=("auto", "cpu", "cuda"), search=False,
+        "auto",
+        help="where to train; auto takes a CUDA device if there is one",
+        options=("auto", "cpu", "cuda"),
+        search=False,
     )
     tf32: bool = setting(
-        True, help="let a CUDA device round the inputs of products to TF32: faster, three digits",
+        True,
+        help="let a CUDA device round the inputs of products to TF32: faster, three digits",
         search=False,
     )
     loss: str = setting(

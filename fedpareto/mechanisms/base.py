@@ -22,12 +22,18 @@ class Upload:
     seconds: Tensor  # [R,K] client time spent on protection
     overhead: Tensor | None = None  # [R,K] bits sent beside the numbers and their places
     sent: Tensor | None = None  # [R,K,P] which numbers are sent; None for all
-    private: Tensor | None = None  # [R,K,P] where the client goes on with its own value next round; None for nowhere
+    private: Tensor | None = (
+        None  # [R,K,P] where the client goes on with its own value next round; None for nowhere
+    )
     withheld: Tensor | None = None  # [R,K] size of the private values, μ of Kang 2023, Eq. 15
-    download: Tensor | None = None  # [R,K] bits the client receives; None for the model as 32-bit floats
+    download: Tensor | None = (
+        None  # [R,K] bits the client receives; None for the model as 32-bit floats
+    )
     reading: Tensor | None = None  # [R,K] seconds a client takes to read what it receives
     adding: Tensor | None = None  # [R] seconds the server takes to add the uploads
-    room: Tensor | None = None  # [R] parameters of each federation's model, where values are left out; None for as many as exist
+    room: Tensor | None = (
+        None  # [R] parameters of each federation's model, where values are left out; None for as many as exist
+    )
 
     # what both ends know already
     model: Tensor | None = None  # [R,P] the parameters that the round began with
@@ -37,7 +43,11 @@ class Upload:
     @property
     def total_bits(self) -> Tensor:
         """Bits sent, [R,K]: numbers, their places where not all are sent, and the rest."""
-        return self.count.double() * self.bits + self.index_bits + (0 if self.overhead is None else self.overhead)
+        return (
+            self.count.double() * self.bits
+            + self.index_bits
+            + (0 if self.overhead is None else self.overhead)
+        )
 
     @property
     def index_bits(self) -> Tensor:
@@ -58,7 +68,9 @@ class Upload:
         if self.room is not None:
             return self.room
         if self.exists is None:
-            return torch.full((len(self.values),), float(self.values.shape[2]), device=self.values.device)
+            return torch.full(
+                (len(self.values),), float(self.values.shape[2]), device=self.values.device
+            )
         return self.exists.sum(1).float()
 
     def dense(self, values: Tensor) -> Upload:
@@ -107,7 +119,11 @@ def smallest(size: Tensor, share: Tensor, among: Tensor | None) -> Tensor:
     import torch
 
     out = torch.zeros_like(size, dtype=torch.bool)
-    count = torch.full_like(share, size.shape[2], dtype=torch.float64) if among is None else (among != 0).sum(1).double()
+    count = (
+        torch.full_like(share, size.shape[2], dtype=torch.float64)
+        if among is None
+        else (among != 0).sum(1).double()
+    )
     for r, k in enumerate(portion(share, count).tolist()):
         places = None if among is None else among[r].nonzero()[:, 0]
         mine = size[r] if places is None else size[r][:, places]
@@ -137,7 +153,11 @@ def _lowest(size: Tensor, k: int) -> Tensor:
 
 def subject(upload: Upload, of: str) -> Tensor:
     """Return what a mechanism works on: the update, or the parameters that the update leads to."""
-    return upload.values if of == "update" or upload.model is None else upload.values + upload.model[:, None]
+    return (
+        upload.values
+        if of == "update" or upload.model is None
+        else upload.values + upload.model[:, None]
+    )
 
 
 def restored(upload: Upload, values: Tensor, of: str) -> Tensor:

@@ -26,26 +26,56 @@ class BatchCrypt:
     the way through real ciphertexts, and the models are the same, bit for bit.
     """
 
-    encryption_batch: Whole = setting(100, help="values packed into one ciphertext; more of them leave each fewer bits", at_least=1,
-                                      at_most=100_000)
-    key_bits: int = setting(2048, help="bits of the Paillier key", at_least=2048, at_most=16384, search=False)
-    degree: int = setting(1, help="1 for Paillier, 2 for Damgård–Jurik: twice the room for the same key", at_least=1, at_most=2,
-                          search=False)
-    scheme: str = setting("paillier", help="paillier; or bfv: exact lattice sums, faster and larger, where encryption_batch, key_bits and "
-                                           "degree mean nothing", options=("paillier", "bfv"), search=False)
-    encrypt: bool = setting(False, help="whether to run the true encryption, as `fedpareto run --encrypt` does", search=False)
+    encryption_batch: Whole = setting(
+        100,
+        help="values packed into one ciphertext; more of them leave each fewer bits",
+        at_least=1,
+        at_most=100_000,
+    )
+    key_bits: int = setting(
+        2048, help="bits of the Paillier key", at_least=2048, at_most=16384, search=False
+    )
+    degree: int = setting(
+        1,
+        help="1 for Paillier, 2 for Damgård–Jurik: twice the room for the same key",
+        at_least=1,
+        at_most=2,
+        search=False,
+    )
+    scheme: str = setting(
+        "paillier",
+        help="paillier; or bfv: exact lattice sums, faster and larger, where encryption_batch, key_bits and "
+        "degree mean nothing",
+        options=("paillier", "bfv"),
+        search=False,
+    )
+    encrypt: bool = setting(
+        False,
+        help="whether to run the true encryption, as `fedpareto run --encrypt` does",
+        search=False,
+    )
 
-    joint: ClassVar[bool] = True  # clients agree on one clip, so all of a round are protected at once
+    joint: ClassVar[bool] = (
+        True  # clients agree on one clip, so all of a round are protected at once
+    )
 
     def fits(self, summands: int) -> None:
         """Refuse a batch that leaves no bits for a value when so many clients are summed."""
         batches = self.encryption_batch
-        tried = batches.choices if isinstance(batches, Choice) else (batches.high,) if isinstance(batches, Variable) else (batches,)
+        tried = (
+            batches.choices
+            if isinstance(batches, Choice)
+            else (batches.high,)
+            if isinstance(batches, Variable)
+            else (batches,)
+        )
         for batch in tried:
             try:
                 self.codec(int(batch), summands)
             except SettingError as error:
-                raise SettingError(f"encryption_batch: {str(error).removeprefix('batch: ')}") from None
+                raise SettingError(
+                    f"encryption_batch: {str(error).removeprefix('batch: ')}"
+                ) from None
 
     def codec(self, batch: int, summands: int) -> Any:
         """Return how values lie in plaintexts."""
@@ -71,9 +101,14 @@ class BatchCrypt:
         R, K = upload.count.shape
         here = values.get("participants", torch.full((R,), float(K), device=upload.count.device))
         summands = values.get("summands", torch.full_like(here, float(K)))
-        return [self.codec(int(b), int(s)) for b, s in zip(values["encryption_batch"].tolist(), summands.tolist(), strict=True)], here
+        return [
+            self.codec(int(b), int(s))
+            for b, s in zip(values["encryption_batch"].tolist(), summands.tolist(), strict=True)
+        ], here
 
-    def _quantized(self, upload: Upload, takes: Tensor, codecs: list[Any], noise: Noise) -> tuple[Tensor, Tensor, Tensor]:
+    def _quantized(
+        self, upload: Upload, takes: Tensor, codecs: list[Any], noise: Noise
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return whole numbers [R,K,P] as float64, the clip [R] and the largest magnitude [R] they are quantized by.
 
         The clip is the one that loses least of normal values with the spread of all clients' updates, and never above the largest.
@@ -84,14 +119,24 @@ class BatchCrypt:
 
         x = upload.values.double() * takes[:, :, None]
         count = takes.sum(1) * upload.parameters
-        most = torch.tensor([float(c.magnitude) for c in codecs], dtype=torch.float64, device=x.device)
-        ratio = torch.tensor([clip_ratio(c.magnitude) for c in codecs], dtype=torch.float64, device=x.device)
-        clip = torch.minimum(ratio * (x.square().sum((1, 2)) / count.clamp_min(1)).sqrt(), x.abs().amax((1, 2)))
-        scaled = x.clamp(-each(clip), each(clip)) / each(torch.where(clip > 0, clip, 1.0)) * each(most)
+        most = torch.tensor(
+            [float(c.magnitude) for c in codecs], dtype=torch.float64, device=x.device
+        )
+        ratio = torch.tensor(
+            [clip_ratio(c.magnitude) for c in codecs], dtype=torch.float64, device=x.device
+        )
+        clip = torch.minimum(
+            ratio * (x.square().sum((1, 2)) / count.clamp_min(1)).sqrt(), x.abs().amax((1, 2))
+        )
+        scaled = (
+            x.clamp(-each(clip), each(clip)) / each(torch.where(clip > 0, clip, 1.0)) * each(most)
+        )
         low = scaled.floor()
         return low + (noise.uniform(x.shape[2]) < scaled - low), clip, most
 
-    def _encrypted(self, numbers: Tensor, here: Tensor, upload: Upload, codecs: list[Any]) -> Tensor:
+    def _encrypted(
+        self, numbers: Tensor, here: Tensor, upload: Upload, codecs: list[Any]
+    ) -> Tensor:
         """Return the sums [R,P] that clients decrypt after the server has added their ciphertexts."""
         import torch
 
@@ -112,19 +157,33 @@ class BatchCrypt:
 
         codecs, here = self._round(upload, values)
         length = upload.parameters.double()
-        ciphertexts = torch.tensor([c.count(int(n)) for c, n in zip(codecs, length.tolist(), strict=True)], dtype=torch.float64,
-                                   device=here.device)
-        size = torch.tensor([8.0 * bytes_of(c) for c in codecs], dtype=torch.float64, device=here.device)
-        cost = {name: values[name].double() if name in values else torch.zeros_like(length) for name in SECONDS}
+        ciphertexts = torch.tensor(
+            [c.count(int(n)) for c, n in zip(codecs, length.tolist(), strict=True)],
+            dtype=torch.float64,
+            device=here.device,
+        )
+        size = torch.tensor(
+            [8.0 * bytes_of(c) for c in codecs], dtype=torch.float64, device=here.device
+        )
+        cost = {
+            name: values[name].double() if name in values else torch.zeros_like(length)
+            for name in SECONDS
+        }
         client = ciphertexts * cost["encrypt_seconds"] + length * cost["pack_seconds"]
 
         def all_clients(column: Tensor) -> Tensor:
             return column[:, None].expand_as(upload.count)
 
-        return replace(upload, count=all_clients(length).float(), bits=all_clients(ciphertexts * size / length.clamp_min(1)), sent=None,
-                       seconds=upload.seconds + all_clients(client), download=all_clients(ciphertexts * size),
-                       reading=all_clients(ciphertexts * cost["decrypt_seconds"]),
-                       adding=ciphertexts * cost["add_seconds"] * (here.double() - 1).clamp_min(0))
+        return replace(
+            upload,
+            count=all_clients(length).float(),
+            bits=all_clients(ciphertexts * size / length.clamp_min(1)),
+            sent=None,
+            seconds=upload.seconds + all_clients(client),
+            download=all_clients(ciphertexts * size),
+            reading=all_clients(ciphertexts * cost["decrypt_seconds"]),
+            adding=ciphertexts * cost["add_seconds"] * (here.double() - 1).clamp_min(0),
+        )
 
 
 BFV_BYTES = 88_560  # of 4096 values with TenSEAL 0.3.18, within a tenth of a percent: what it compresses varies

@@ -26,9 +26,7 @@ class AddsGaussian(Protocol):
 class ThinsOut(Protocol):
     """It takes parameters out of the models, for good."""
 
-    def connections(
-        self, values: Mapping[str, Tensor], drawn: Tensor, linear: Tensor
-    ) -> Tensor:
+    def connections(self, values: Mapping[str, Tensor], drawn: Tensor, linear: Tensor) -> Tensor:
         """Return which parameters stay, [R,P].
 
         drawn [P] is uniform between 0 and 1; linear [P] marks weights of fully connected layers.

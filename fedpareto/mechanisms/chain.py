@@ -29,13 +29,19 @@ if TYPE_CHECKING:
 class Chain:
     """Protect by several mechanisms, each on what the one before it would have sent; costs add up."""
 
-    links: tuple[Mechanism, ...] = setting(help="mechanisms in order, each a table with its name and settings; where two links have a "
-                                                "setting of the same name, points know it with the link's number behind it", search=False)
+    links: tuple[Mechanism, ...] = setting(
+        help="mechanisms in order, each a table with its name and settings; where two links have a "
+        "setting of the same name, points know it with the link's number behind it",
+        search=False,
+    )
 
     def __post_init__(self) -> None:
         if not self.links:
             raise SettingError("links: a chain must have at least one link, found none.")
-        renamed = tuple(_renamed(link, names) for link, names in zip(self.links, link_names(self.links), strict=True))
+        renamed = tuple(
+            _renamed(link, names)
+            for link, names in zip(self.links, link_names(self.links), strict=True)
+        )
         object.__setattr__(self, "links", renamed)
 
     @property
@@ -67,7 +73,11 @@ class Chain:
         """Return the noise of the link that protects most, and the norm it hides: what comes before and after cannot weaken it."""
         import numpy as np
 
-        noisy = [link.gaussian(mine) for link, mine in self._each(values) if isinstance(link, AddsGaussian)]
+        noisy = [
+            link.gaussian(mine)
+            for link, mine in self._each(values)
+            if isinstance(link, AddsGaussian)
+        ]
         sigma, norm = noisy[0]
         for other, bound in noisy[1:]:
             better = other / bound > sigma / norm
@@ -85,14 +95,21 @@ class Chain:
     def _each(self, values: Mapping[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
         """Return every link with its settings by the names that the link knows."""
         mine = {new for names in link_names(self.links) for new in names.values()}
-        rest = {name: v for name, v in values.items() if name not in mine}  # the cohort, the cost model's figures
-        return [(link, rest | {old: values[new] for old, new in names.items() if new in values})
-                for link, names in zip(self.links, link_names(self.links), strict=True)]
+        rest = {
+            name: v for name, v in values.items() if name not in mine
+        }  # the cohort, the cost model's figures
+        return [
+            (link, rest | {old: values[new] for old, new in names.items() if new in values})
+            for link, names in zip(self.links, link_names(self.links), strict=True)
+        ]
 
 
 def _renamed(link: Any, names: Mapping[str, str]) -> Any:
     """Return a link whose variables have the names by which a point knows them."""
     held = {f.name: getattr(link, f.name) for f in dataclasses.fields(link)}
-    new = {name: dataclasses.replace(v, name=names[name]) for name, v in held.items()
-           if isinstance(v, Variable) and v.name != names[name]}
+    new = {
+        name: dataclasses.replace(v, name=names[name])
+        for name, v in held.items()
+        if isinstance(v, Variable) and v.name != names[name]
+    }
     return dataclasses.replace(link, **new) if new else link

@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fedpareto.errors import SettingError
-from fedpareto.mechanisms.base import OF, OF_HELP, Upload, each, portion, restored, smallest, subject
+from fedpareto.mechanisms.base import (
+    OF,
+    OF_HELP,
+    Upload,
+    each,
+    portion,
+    restored,
+    smallest,
+    subject,
+)
 from fedpareto.settings import Real, setting
 
 if TYPE_CHECKING:
@@ -20,17 +29,32 @@ if TYPE_CHECKING:
 class Pruning:
     """Send only the large numbers: those of at least a threshold, or all but the smallest share."""
 
-    prune_rate: Real | None = setting(None, help="share of the numbers, the smallest, that is dropped; or give threshold", at_least=0,
-                                      at_most=0.9999)
-    threshold: Real | None = setting(None, help="size ξ below which a number is dropped; or give prune_rate", at_least=0, at_most=1e9)
-    layers: str = setting("linear", help="what may be dropped: weights of fully connected layers, as in Xiao 2025, or everything",
-                          options=("linear", "all"), search=False)
+    prune_rate: Real | None = setting(
+        None,
+        help="share of the numbers, the smallest, that is dropped; or give threshold",
+        at_least=0,
+        at_most=0.9999,
+    )
+    threshold: Real | None = setting(
+        None,
+        help="size ξ below which a number is dropped; or give prune_rate",
+        at_least=0,
+        at_most=1e9,
+    )
+    layers: str = setting(
+        "linear",
+        help="what may be dropped: weights of fully connected layers, as in Xiao 2025, or everything",
+        options=("linear", "all"),
+        search=False,
+    )
     of: str = setting("update", help=OF_HELP, **OF)
 
     def __post_init__(self) -> None:
         if (self.prune_rate is None) == (self.threshold is None):
-            raise SettingError("prune_rate: exactly one of prune_rate and threshold must be given, found "
-                               f"{'neither' if self.threshold is None else 'both'}.")
+            raise SettingError(
+                "prune_rate: exactly one of prune_rate and threshold must be given, found "
+                f"{'neither' if self.threshold is None else 'both'}."
+            )
 
     def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Noise) -> Upload:
         size = subject(upload, self.of).abs()

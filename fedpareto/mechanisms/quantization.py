@@ -19,10 +19,16 @@ if TYPE_CHECKING:
 class Quantization:
     """Round every number to one of 2^bits levels between the smallest and the largest that the client sends."""
 
-    bits: Whole = setting(8, help="bits per number; 32 sends floats as they are", at_least=1, at_most=32)
-    rounding: str = setting("nearest", help="to the nearest level; up or down at random so that the mean is right; down; or as Xiao 2025 "
-                                            "prints Eq. 3, which leaves two levels",
-                            options=("nearest", "stochastic", "down", "printed"), search=False)
+    bits: Whole = setting(
+        8, help="bits per number; 32 sends floats as they are", at_least=1, at_most=32
+    )
+    rounding: str = setting(
+        "nearest",
+        help="to the nearest level; up or down at random so that the mean is right; down; or as Xiao 2025 "
+        "prints Eq. 3, which leaves two levels",
+        options=("nearest", "stochastic", "down", "printed"),
+        search=False,
+    )
     of: str = setting("update", help=OF_HELP, **OF)
 
     def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Noise) -> Upload:
@@ -31,7 +37,9 @@ class Quantization:
         sent, bits = subject(upload, self.of), values["bits"].round()
         there = self._there(upload)
         low = (sent if there is None else sent.masked_fill(~there, torch.inf)).amin(2, keepdim=True)
-        high = (sent if there is None else sent.masked_fill(~there, -torch.inf)).amax(2, keepdim=True)
+        high = (sent if there is None else sent.masked_fill(~there, -torch.inf)).amax(
+            2, keepdim=True
+        )
         width = (high - low).clamp_min(0.0)  # [R,K,1]; −∞ where nothing is sent
         levels = each(torch.exp2(bits.double()) - 1)
         place = ((sent.double() - low) / width.double().clamp_min(1e-300)).clamp(0.0, 1.0) * levels
@@ -43,7 +51,9 @@ class Quantization:
 
     def costs(self, upload: Upload, values: Mapping[str, Tensor]) -> Upload:
         bits = values["bits"].round()
-        scales = 64.0 * (bits < 32)[:, None].expand_as(upload.count)  # the smallest and the largest, as floats
+        scales = 64.0 * (bits < 32)[:, None].expand_as(
+            upload.count
+        )  # the smallest and the largest, as floats
         overhead = scales if upload.overhead is None else upload.overhead + scales
         return replace(upload, bits=bits[:, None].expand_as(upload.bits).float(), overhead=overhead)
 
@@ -51,7 +61,9 @@ class Quantization:
         """Return which numbers are sent, [R,K,P]; None for all. What was dropped stays dropped."""
         if upload.sent is not None:
             return upload.sent
-        return None if upload.exists is None else (upload.exists > 0)[:, None].expand_as(upload.values)
+        return (
+            None if upload.exists is None else (upload.exists > 0)[:, None].expand_as(upload.values)
+        )
 
     def _rounded(self, place: Tensor, levels: Tensor, noise: Noise) -> Tensor:
         """Return the level of every number, from 0 to levels."""

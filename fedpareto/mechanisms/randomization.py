@@ -21,25 +21,50 @@ if TYPE_CHECKING:
 class Randomization:
     """Clip the update to clipping_norm, then add Gaussian noise to every coordinate, at the client."""
 
-    sigma: Real | None = setting(None, help="standard deviation of the noise each client adds to every coordinate; or give "
-                                            "noise_multiplier", at_least=0, at_most=1e6)
-    clipping_norm: Real = setting(1.0, help="largest L2 norm of a client's update; a longer one is scaled down", above=0,
-                                  at_most=1e9)
-    noise_multiplier: Real | None = setting(None, help="standard deviation of the noise on the sum of a round's uploads, in units "
-                                                       "of clipping_norm; each client adds its share", at_least=0, at_most=1e6)
+    sigma: Real | None = setting(
+        None,
+        help="standard deviation of the noise each client adds to every coordinate; or give "
+        "noise_multiplier",
+        at_least=0,
+        at_most=1e6,
+    )
+    clipping_norm: Real = setting(
+        1.0,
+        help="largest L2 norm of a client's update; a longer one is scaled down",
+        above=0,
+        at_most=1e9,
+    )
+    noise_multiplier: Real | None = setting(
+        None,
+        help="standard deviation of the noise on the sum of a round's uploads, in units "
+        "of clipping_norm; each client adds its share",
+        at_least=0,
+        at_most=1e6,
+    )
     of: str = setting("update", help=OF_HELP, **OF)
-    clipping: str = setting("norm", help="scale down by norm / clipping_norm, or by its square over clipping_norm as Gu 2024 prints "
-                                         "in line 21, which bounds the norm by √clipping_norm", options=("norm", "printed"), search=False)
+    clipping: str = setting(
+        "norm",
+        help="scale down by norm / clipping_norm, or by its square over clipping_norm as Gu 2024 prints "
+        "in line 21, which bounds the norm by √clipping_norm",
+        options=("norm", "printed"),
+        search=False,
+    )
 
     def __post_init__(self) -> None:
         if (self.sigma is None) == (self.noise_multiplier is None):
-            raise SettingError("sigma: exactly one of sigma and noise_multiplier must be given, found "
-                               f"{'neither' if self.sigma is None else 'both'}.")
+            raise SettingError(
+                "sigma: exactly one of sigma and noise_multiplier must be given, found "
+                f"{'neither' if self.sigma is None else 'both'}."
+            )
 
     def gaussian(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return each client's noise and the norm it hides, [R]; values holds the cohort beside the settings."""
         clip = values["clipping_norm"]
-        sigma = values["sigma"] if self.noise_multiplier is None else values["noise_multiplier"] * clip / values["cohort"] ** 0.5
+        sigma = (
+            values["sigma"]
+            if self.noise_multiplier is None
+            else values["noise_multiplier"] * clip / values["cohort"] ** 0.5
+        )
         return sigma, clip if self.clipping == "norm" else clip**0.5
 
     def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Noise) -> Upload:
@@ -48,14 +73,20 @@ class Randomization:
         from torch.linalg import vector_norm
 
         sent = subject(upload, self.of)
-        norm = vector_norm(sent, dim=2, keepdim=True, dtype=float64)  # [R,K,1]; a float32 sum would fall short
+        norm = vector_norm(
+            sent, dim=2, keepdim=True, dtype=float64
+        )  # [R,K,1]; a float32 sum would fall short
         over = (norm if self.clipping == "norm" else norm**2) / each(values["clipping_norm"])
-        sigma, _ = self.gaussian({"cohort": upload.count.new_tensor(float(sent.shape[1])), **values})
+        sigma, _ = self.gaussian(
+            {"cohort": upload.count.new_tensor(float(sent.shape[1])), **values}
+        )
         clipped = sent * over.clamp_min(1.0).reciprocal().float()
         drawn = noise.normal(sent.shape[2])
         if upload.exists is not None:
             drawn = drawn * upload.exists[:, None]
-        return upload.dense(restored(upload, clipped.addcmul_(each(sigma * _topped_up(values)), drawn), self.of))
+        return upload.dense(
+            restored(upload, clipped.addcmul_(each(sigma * _topped_up(values)), drawn), self.of)
+        )
 
     def costs(self, upload: Upload, values: Mapping[str, Tensor]) -> Upload:
         return upload.dense(upload.values)

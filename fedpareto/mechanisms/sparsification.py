@@ -19,15 +19,33 @@ if TYPE_CHECKING:
 class Sparsification:
     """Thin out fully connected layers, and keep the smallest updates private: the client goes on with its own values there."""
 
-    connection_probability: Real = setting(1.0, help="probability ρ of each connection between neighbouring fully connected layers; "
-                                                     "what is not connected never is", at_least=0, at_most=1)
-    private_fraction: Real = setting(0.0, help="share ξ of the parameters, those of smallest update, that stays at the client",
-                                     at_least=0, at_most=0.9999)
-    c2: float = setting(8.0, help="C₂ of the leakage formula, Kang 2023, Eq. 15: 8 for Fashion-MNIST, 32 for CIFAR-10", above=0,
-                        at_most=1e12, search=False)
-    withheld: str = setting("l2", help="what μ of Kang 2023, Eq. 15 is of the private values: their L2 norm, mean square, mean size, "
-                                       "or mean as printed (undefined where negative)",
-                            options=("l2", "mean_square", "mean_size", "mean"), search=False)
+    connection_probability: Real = setting(
+        1.0,
+        help="probability ρ of each connection between neighbouring fully connected layers; "
+        "what is not connected never is",
+        at_least=0,
+        at_most=1,
+    )
+    private_fraction: Real = setting(
+        0.0,
+        help="share ξ of the parameters, those of smallest update, that stays at the client",
+        at_least=0,
+        at_most=0.9999,
+    )
+    c2: float = setting(
+        8.0,
+        help="C₂ of the leakage formula, Kang 2023, Eq. 15: 8 for Fashion-MNIST, 32 for CIFAR-10",
+        above=0,
+        at_most=1e12,
+        search=False,
+    )
+    withheld: str = setting(
+        "l2",
+        help="what μ of Kang 2023, Eq. 15 is of the private values: their L2 norm, mean square, mean size, "
+        "or mean as printed (undefined where negative)",
+        options=("l2", "mean_square", "mean_size", "mean"),
+        search=False,
+    )
 
     def connections(self, values: Mapping[str, Tensor], drawn: Tensor, linear: Tensor) -> Tensor:
         """Return which parameters exist, [R,P]; drawn [P] is uniform and linear [P] marks the weights of fully connected layers."""
@@ -56,5 +74,11 @@ class Sparsification:
         if self.withheld == "l2":
             norm: Tensor = torch.linalg.vector_norm(mine, dim=2)
             return norm
-        measured = mine.square() if self.withheld == "mean_square" else mine.abs() if self.withheld == "mean_size" else mine
+        measured = (
+            mine.square()
+            if self.withheld == "mean_square"
+            else mine.abs()
+            if self.withheld == "mean_size"
+            else mine
+        )
         return measured.sum(2) / count

@@ -1,4 +1,4 @@
-"""Bayesian optimization that learns only what is not known: expected hypervolume improvement over known and learned objectives."""
+"""Bayesian optimization by expected hypervolume improvement that learns only what is not known."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ WORTHWHILE = (
 
 @dataclass(frozen=True)
 class Bayesian:
-    """Learn what has to be measured, use what is known as it is, and propose what adds most to the front.
+    """Learn what has to be measured, use what is known, and propose what adds most to the front.
 
-    Leakage, ε and bytes that follow from the settings (`known` of the problem) are never modelled, and their limits hold before any
-    training (Olofsson et al. 2019). Every other objective has a Gaussian process, which also learns from checkpoints along a run.
+    Leakage, ε and bytes that follow from the settings (`known` of the problem) are never modelled,
+    and their limits hold before any training (Olofsson et al. 2019). Every other objective has a
+    Gaussian process, which also learns from checkpoints along a run.
     """
 
     batch: int = setting(5, help="points proposed at once", at_least=1, at_most=1000, search=False)
@@ -61,15 +62,16 @@ class Bayesian:
     )
     tolerance: float = setting(
         0.0,
-        help="stop when the next point is expected to add less than this share to the hypervolume; 0: never",
+        help="stop when the next point is expected to add less than this share to the hypervolume; "
+        "0: never",
         at_least=0,
         at_most=1,
         search=False,
     )
     repeat_all: bool = setting(
         True,
-        help="train every trial as often as the study's repeats say; false: again only while noise may hide "
-        "that it is on the front",
+        help="train every trial as often as the study's repeats say; false: again only while "
+        "noise may hide that it is on the front",
         search=False,
     )
 
@@ -82,13 +84,10 @@ class Bayesian:
             return self._chosen(problem, history, n, seed)[0]
 
     def finished(self, problem: Problem, history: History, seed: int) -> bool:
-        """Say whether the next point is expected to add less than the tolerance to the hypervolume found so far."""
-        if (
-            self.tolerance == 0
-            or len(problem.space) == 0
-            or len(history) < self.start
-            or history.failed.all()
-        ):
+        """Say whether the next point is expected to add less than the tolerance to the front."""
+        if self.tolerance == 0 or len(problem.space) == 0:
+            return False
+        if len(history) < self.start or history.failed.all():
             return False
         with torch_alone(seed):
             _, gains, found = self._chosen(problem, history, 1, seed)
@@ -102,7 +101,10 @@ class Bayesian:
         y: FloatArray,
         runs: NDArray[np.int64],
     ) -> NDArray[np.bool_]:
-        """Say which of these points [n] to train again: all of the first ones, so that the noise is known, then where it matters."""
+        """Say which of these points [n] to train again.
+
+        They are all of the first ones, so that the noise is known, then those where it matters.
+        """
         if self.repeat_all or len(history) < self.start:
             return np.ones(len(x), dtype=np.bool_)
         return worth_repeating(problem, history, y, runs)
@@ -110,7 +112,10 @@ class Bayesian:
     def _chosen(
         self, problem: Problem, history: History, n: int, seed: int
     ) -> tuple[FloatArray, list[float], float]:
-        """Return points [n,d], each the best once those before it are believed to be as predicted; their gains; the hypervolume so far."""
+        """Return the next points [n,d], what each is expected to gain, and the hypervolume so far.
+
+        Each is the best once those before it are believed to be as predicted.
+        """
         model, draw = learn(problem, history, self.checkpoints), rng(seed, "bayesian", len(history))
         told = np.vstack(
             [history.x[~history.failed], history.free_x[spaced(history, PATH, even=True)]]
@@ -140,17 +145,19 @@ class Bayesian:
 
 
 class _Score:
-    """What each point is worth now; where none is expected to add anything, those most likely to come within bounds lead."""
+    """What each point is worth now.
+
+    Where none is expected to add anything, those most likely to come within bounds lead.
+    """
 
     def __init__(
         self, model: Composite, front: FloatArray, taken: FloatArray, options: FloatArray
     ) -> None:
         objectives = model.problem.objectives
-        self.model, self.taken = model, {row.tobytes() for row in taken}
-        self.limits, self.bounds = (
-            limits(objectives),
-            np.minimum(limits(objectives), reference(objectives)),
-        )
+        self.model = model
+        self.taken = {row.tobytes() for row in taken}
+        self.limits = limits(objectives)
+        self.bounds = np.minimum(self.limits, reference(objectives))
         self.lower, self.upper = boxes(front, reference(objectives))
         gain = self.gain(options)
         self.nothing_to_gain = not (gain > 0).any()
@@ -164,14 +171,13 @@ class _Score:
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """Return the worth [n] of x [n,d]; a point proposed before comes last."""
-        return self._last_if_taken(
-            x,
-            probability_within(*self.model.predict(x), self.bounds)
-            if self.nothing_to_gain
-            else self.gain(x),
-        )
+        if not self.nothing_to_gain:
+            return self._last_if_taken(x, self.gain(x))
+        mean, sd = self.model.predict(x)
+        return self._last_if_taken(x, probability_within(mean, sd, self.bounds))
 
     def _last_if_taken(self, x: FloatArray, worth: FloatArray) -> FloatArray:
+        """Return the worth [n] of x [n,d], lowered to -inf for points proposed before."""
         again = np.array([row.tobytes() in self.taken for row in x], dtype=bool)
         return np.where(again, -np.inf, worth)
 
@@ -219,12 +225,14 @@ def design(problem: Problem, n: int, seed: int, skip: int = 0, total: int = 0) -
     told = np.asarray(~np.isnan(y).any(axis=0))
     if not told.any():
         return start("sobol", len(space), n, seed, skip)
-    y, objectives = y[:, told], [o for o, t in zip(problem.objectives, told, strict=True) if t]
-    excess = np.maximum(y - np.minimum(limits(objectives), reference(objectives)), 0.0).sum(axis=1)
-    inside = excess <= max(
-        0.0, float(np.sort(excess)[min(skip + n, len(x)) - 1])
-    )  # the nearest, where too few are within
-    x, y = x[inside], np.where(np.isfinite(y[inside]), y[inside], np.finfo(np.float64).max / 4)
+    y = y[:, told]
+    objectives = [o for o, t in zip(problem.objectives, told, strict=True) if t]
+    bounds = np.minimum(limits(objectives), reference(objectives))
+    excess = np.maximum(y - bounds, 0.0).sum(axis=1)
+    nearest = float(np.sort(excess)[min(skip + n, len(x)) - 1])  # where too few are within
+    inside = excess <= max(0.0, nearest)
+    x = x[inside]
+    y = np.where(np.isfinite(y[inside]), y[inside], np.finfo(np.float64).max / 4)
     return _spread(_unit(y), x, max(total, skip + n), seed)[skip : skip + n]
 
 
@@ -235,7 +243,10 @@ def _unit(y: FloatArray) -> FloatArray:
 
 
 def _spread(y: FloatArray, x: FloatArray, n: int, seed: int) -> FloatArray:
-    """Return the n rows of x [k,d] nearest to the centres of as many clusters, in y [k,m] first and in x as well."""
+    """Return n rows of x [k,d] spread over y [k,m] first, and over x as well.
+
+    They are the nearest to the centres of as many clusters.
+    """
     from sklearn.cluster import KMeans
 
     where = np.hstack([y / np.sqrt(y.shape[1]), 0.3 * x / np.sqrt(x.shape[1])])
@@ -247,12 +258,8 @@ def _spread(y: FloatArray, x: FloatArray, n: int, seed: int) -> FloatArray:
         return_inverse=True,
         return_counts=True,
     )
-    even = (
-        1 / count[bin_]
-    )  # every part of what is known weighs the same, however much of the cube leads there
-    centres = (
-        KMeans(n, n_init=2, random_state=derive(seed, "design") % 2**32)
-        .fit(where, sample_weight=even)
-        .cluster_centers_
-    )
+    # Every part of what is known weighs the same, however much of the cube leads there.
+    even = 1 / count[bin_]
+    clusters = KMeans(n, n_init=2, random_state=derive(seed, "design") % 2**32)
+    centres = clusters.fit(where, sample_weight=even).cluster_centers_
     return x[[int(np.argmin(((where - c) ** 2).sum(axis=1))) for c in centres]]

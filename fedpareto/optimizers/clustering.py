@@ -1,4 +1,4 @@
-"""FedMOEAC (Xiao 2025, Algorithm 1): mating inside clusters of similar trade-offs, survival by one cluster each."""
+"""FedMOEAC (Xiao 2025, Algorithm 1): an evolutionary search by clusters of similar trade-offs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class FedMoeac:
-    """Breed among points of a similar trade-off, and keep the fittest of each direction from the ideal point.
+    """Breed among points of a similar trade-off, and keep the fittest of each direction.
 
-    Where the paper is silent, its authors' MaOEA/C decides: as many mating clusters as objectives, fitness the sum of normalised
-    objectives, a mate from one's own cluster with probability 0.8. The paper has no limits: here they count in the fitness alone, so that
-    a penalty bends no direction.
+    Where the paper is silent, its authors' MaOEA/C decides: as many mating clusters as objectives,
+    fitness the sum of normalised objectives, a mate from one's own cluster with probability 0.8.
+    The paper has no limits: here they count in the fitness alone, so that a penalty bends no
+    direction.
     """
 
     population: int = setting(
@@ -134,14 +135,20 @@ def normalised(y: FloatArray) -> FloatArray:
 
 
 def directions(y: FloatArray) -> FloatArray:
-    """Return the direction [n,m] from the ideal point to each row of y [n,m]; the ideal point itself looks at the diagonal."""
+    """Return the direction [n,m] from the ideal point to each row of y [n,m].
+
+    That of the ideal point itself is the diagonal.
+    """
     z = normalised(y)
     z = np.where(z.any(axis=1, keepdims=True), z, 1.0)
     return np.asarray(z / np.linalg.norm(z, axis=1, keepdims=True))
 
 
 def mating_clusters(y: FloatArray, seed: int) -> Rows:
-    """Return the cluster [n] of each row of y [n,m]: k-means of directions, so by cosine, into as many as there are objectives."""
+    """Return the cluster [n] of each row of y [n,m], by k-means of directions.
+
+    There are as many as objectives.
+    """
     from sklearn.cluster import KMeans
 
     z = directions(y)
@@ -152,9 +159,12 @@ def mating_clusters(y: FloatArray, seed: int) -> Rows:
 
 
 def survivors(y: FloatArray, size: int, judged: FloatArray | None = None) -> Rows:
-    """Return the rows of y [n,m] that survive: clusters merge by the least angle between their centres until `size` are left.
+    """Return the rows of y [n,m] that survive, `size` of them: one of each cluster.
 
-    From each, the row of least fitness, the sum of normalised objectives, survives; judged [n,m] are the objectives with penalties.
+    Clusters merge by the least angle between their centres until so many are left.
+
+    From each, the row of least fitness, the sum of normalised objectives, survives; judged [n,m]
+    are the objectives with penalties.
     """
     if len(y) <= size:
         return np.arange(len(y))

@@ -1,4 +1,4 @@
-"""What would be measured at a point: known objectives exactly, the others by a Gaussian process each."""
+"""What would be measured at a point: known objectives exactly, the others as learned."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ ROWS = 400  # at most, that are learned from on the way of all runs together
 
 
 def known(problem: Problem, x: FloatArray) -> FloatArray:
-    """Return the objectives [n,m] that follow from the settings of the points x [n,d] alone; nan where one has to be measured.
+    """Return the objectives [n,m] known without a run at the points x [n,d].
 
-    A known objective that has no value at a point (no ε without noise) is infinite there.
+    An objective that has to be measured is nan. A known objective that has no value at a point (no
+    ε without noise) is infinite there.
     """
     y = np.full((len(x), len(problem.objectives)), np.nan)
     if not isinstance(problem, Knows) or len(x) == 0:
@@ -40,7 +41,10 @@ class Composite:
     learned: dict[int, Surrogate]  # objective → its process
 
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return mean and standard deviation [n,m] of the objectives at x [n,d]; no deviation where an objective is known."""
+        """Return mean and standard deviation [n,m] of the objectives at x [n,d].
+
+        A known objective has no deviation.
+        """
         mean = known(self.problem, x)
         sd = np.zeros_like(mean)
         for j, surrogate in self.learned.items():
@@ -48,13 +52,13 @@ class Composite:
         return mean, sd
 
     def front(self, x: FloatArray) -> FloatArray:
-        """Return the objectives [k,m] expected at those of the points x [n,d] that are expected to be within limits and beaten by none."""
+        """Return the front [k,m], within limits, of what is expected at the points x [n,d]."""
         y = self.predict(x)[0]
         y = y[(y <= limits(self.problem.objectives)).all(axis=1)]
         return y[nondominated(y)]
 
     def best(self, x: FloatArray) -> FloatArray:
-        """Return those points [k,d], or all of x [n,d] where none is within limits."""
+        """Return the points [k,d] of that front, or all of x [n,d] where none is within limits."""
         y = self.predict(x)[0]
         held = (y <= limits(self.problem.objectives)).all(axis=1)
         return x[held][nondominated(y[held])] if held.any() else x
@@ -67,7 +71,10 @@ class Composite:
 
 
 def learn(problem: Problem, history: History, checkpoints: int = 0) -> Composite:
-    """Fit a process to each objective that is not known, on every trial and a few checkpoints of each run."""
+    """Fit a process to each objective that is not known.
+
+    It learns from every trial and from a few checkpoints of each run.
+    """
     given, limit = known(problem, history.x[:1]), limits(problem.objectives)
     bound = np.fmax(reference(problem.objectives), np.where(np.isfinite(limit), limit, -np.inf))
     free = spaced(history, min(checkpoints, ROWS // max(1, len(history))))
@@ -88,7 +95,10 @@ def learn(problem: Problem, history: History, checkpoints: int = 0) -> Composite
 
 
 def compressed(y: FloatArray, bound: float) -> FloatArray:
-    """Return y [n] with what lies beyond the bound drawn in by a logarithm: how bad a useless point is need not be learned well."""
+    """Return y [n] with what lies beyond the bound drawn in by a logarithm.
+
+    How bad a useless point is need not be learned well.
+    """
     bound = max(bound, float(np.quantile(y, 0.25)))
     unit = bound - float(y.min())
     if unit <= 0:
@@ -97,17 +107,20 @@ def compressed(y: FloatArray, bound: float) -> FloatArray:
 
 
 def spaced(history: History, count: int, even: bool = False) -> NDArray[np.int64]:
-    """Return the rows [e] of what runs showed on the way, so many of each: evenly, or closer together at a run's beginning."""
+    """Return which rows [e] of what runs showed on the way to use, so many of each run.
+
+    They lie evenly, or closer together at a run's beginning.
+    """
     rows = [np.empty(0, dtype=np.int64)]
-    for trial in np.unique(history.free_of) if count else ():
+    if count == 0:
+        return rows[0]
+    for trial in np.unique(history.free_of):
         mine = np.flatnonzero(history.free_of == trial)
-        apart = np.abs(history.free_x[mine] - history.x[trial]).sum(
-            axis=1
-        )  # they differ in the free variable only
-        places = (
-            np.linspace(1, len(mine), count)
-            if even
-            else np.geomspace(1, len(mine) + 1, count + 1)[:-1]
-        )
-        rows.append(mine[np.argsort(-apart, kind="stable")][np.unique(places.astype(np.int64)) - 1])
+        off = np.abs(history.free_x[mine] - history.x[trial])
+        apart = off.sum(axis=1)  # from the run's end, in the one variable in which they differ
+        shortest_first = mine[np.argsort(-apart, kind="stable")]
+        places = np.geomspace(1, len(mine) + 1, count + 1)[:-1]
+        if even:
+            places = np.linspace(1, len(mine), count)
+        rows.append(shortest_first[np.unique(places.astype(np.int64)) - 1])
     return np.concatenate(rows)

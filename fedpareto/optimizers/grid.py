@@ -1,4 +1,4 @@
-"""A grid (Gu 2024, Algorithm 2): every combination of a few values per variable, each run to its last round."""
+"""A grid (Gu 2024, Algorithm 2): every combination of a few values per variable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class Grid:
     """Measure every combination of a few values of each variable.
 
     Where one run tells all shorter ones, each run has its full length. Points come in an order that
-    jumps about the grid, so that part of it is spread too. After the last, a Sobol sequence goes on.
+    jumps about the grid, so that part of it is spread too. After the last, a Sobol sequence goes
+    on.
     """
 
     points: int = setting(
@@ -61,7 +62,10 @@ def _at_largest(space: Space, x: FloatArray, free: str | None) -> FloatArray:
 
 
 def _jumping(begin: int, end: int, total: int) -> list[int]:
-    """Return which of `total` places come from the begin-th to the end-th step of about 0.618 × total each, every place once."""
+    """Return the begin-th to the end-th of `total` places, in an order that jumps about.
+
+    Each step is about 0.618 × total, and every place comes once.
+    """
     step = max(1, round(total * (math.sqrt(5) - 1) / 2))
     while math.gcd(step, total) > 1:
         step += 1

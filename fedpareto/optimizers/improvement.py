@@ -1,9 +1,11 @@
-"""Expected hypervolume improvement, in closed form, where each objective is known exactly or Gaussian on its own.
+"""Expected hypervolume improvement, in closed form, of objectives known exactly or Gaussian.
 
-What a point at y adds to the hypervolume is, over the boxes [l, u] that split what the front leaves undominated below the reference,
-Σ Π_j (u_j − max(l_j, y_j))₊. Objectives are independent, so the expectation is Σ Π_j (ψ_j(u_j) − ψ_j(l_j)) with
-ψ_j(t) = E[(t − y_j)₊ 1{y_j ≤ limit_j}] (Yang et al. 2019, with limits). An objective known exactly has ψ(t) = (t − y)₊, so with one that
-is learned and the others known this is the sum over cells of Olofsson et al. 2019; a limit on a known objective holds exactly.
+What a point at y adds to the hypervolume is, over the boxes [l, u] that split what the front leaves
+undominated below the reference, Σ Π_j (u_j − max(l_j, y_j))₊. Objectives are independent, so the
+expectation is Σ Π_j (ψ_j(u_j) − ψ_j(l_j)) with ψ_j(t) = E[(t − y_j)₊ 1{y_j ≤ limit_j}] (Yang et al.
+2019, with limits). An objective known exactly has ψ(t) = (t − y)₊, so with one that is learned and
+the others known this is the sum over cells of Olofsson et al. 2019; a limit on a known objective
+holds exactly.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ AT_ONCE = 4_000_000  # numbers held at a time
 
 
 def boxes(y: FloatArray, reference: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return corners [c,m] and [c,m] of boxes that split what the rows of y [n,m] leave undominated below the reference [m]."""
+    """Return boxes that split what y [n,m] leaves undominated below the reference [m].
+
+    They are given by their lower corners [c,m] and upper corners [c,m].
+    """
     inside = y[(y < reference).all(axis=1)]
     front = np.unique(inside[nondominated(inside)], axis=0)
     if len(front) == 0:
@@ -37,18 +42,19 @@ def boxes(y: FloatArray, reference: FloatArray) -> tuple[FloatArray, FloatArray]
     room = INCUMBENTS.get(len(reference), 8)
     if len(front) > room:
         front = front[np.argsort(-crowding(front), kind="stable")[:room]]
-    split = FastNondominatedPartitioning(
-        torch.from_numpy(-reference), torch.from_numpy(-front)
-    )  # it maximises
+    # BoTorch maximises, so all is negated.
+    split = FastNondominatedPartitioning(torch.from_numpy(-reference), torch.from_numpy(-front))
     upper, lower = -split.get_hypercell_bounds().numpy()
     return lower, upper
 
 
 def sweep(front: FloatArray, corner: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return corners [c,3] and [c,3] of boxes that split what no row of front [n,3] dominates above the corner [3]; it maximises.
+    """Return boxes that split what no row of front [n,3] dominates above the corner [3].
 
-    The third objective falls. Above each strip of the first, up to the next edge, the second is free from some height on; a point
-    raises the strips that it covers, and what they were until then are boxes: at most 2n + 1.
+    They are given by two corners each, [c,3] and [c,3]; here, more is better. The third objective
+    falls. Above each strip of the first, up to the next edge, the second is free from some height
+    on; a point raises the strips that it covers, and what they were until then are boxes: at most
+    2n + 1.
     """
     left, right, height, top = [float(corner[0])], [np.inf], [float(corner[1])], [np.inf]
     boxes: list[tuple[float, ...]] = []
@@ -79,7 +85,7 @@ def sweep(front: FloatArray, corner: FloatArray) -> tuple[FloatArray, FloatArray
 def expected_improvement(
     mean: FloatArray, sd: FloatArray, limits: FloatArray, lower: FloatArray, upper: FloatArray
 ) -> FloatArray:
-    """Return what a measurement at each row of mean and sd [k,m] is expected to add to the hypervolume, [k].
+    """Return the hypervolume [k] that each point is expected to add, by its mean and sd [k,m].
 
     A point that breaks one of the limits [m] adds nothing; sd is 0 where an objective is known.
     """
@@ -104,7 +110,7 @@ def _expected(
 
 
 def _shortfall(t: FloatArray, mean: FloatArray, sd: FloatArray, limit: float) -> FloatArray:
-    """Return E[(t − y)₊ 1{y ≤ limit}] for y normal with this mean and sd [k,1] at each t [e]; [k,e]."""
+    """Return E[(t − y)₊ 1{y ≤ limit}], [k,e], of a normal y with mean and sd [k,1], for t [e]."""
     cut = np.minimum(t, limit)
     exact = np.where((mean <= limit) & (mean < t), t - mean, 0.0)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -115,7 +121,10 @@ def _shortfall(t: FloatArray, mean: FloatArray, sd: FloatArray, limit: float) ->
 
 
 def probability_within(mean: FloatArray, sd: FloatArray, bounds: FloatArray) -> FloatArray:
-    """Return the logarithm [k] of the probability that every objective of a row of mean and sd [k,m] keeps its bound [m]."""
+    """Return the logarithm [k] of the probability that all objectives keep their bounds [m].
+
+    mean and sd [k,m] say what is expected of each point.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         z = np.where(
             sd > 0,

@@ -1,4 +1,4 @@
-"""BoTorch's qLogNEHVI (Daulton et al. 2021, Ament et al. 2023): a peer that models every objective, known or not."""
+"""BoTorch's qLogNEHVI (Daulton et al. 2021, Ament et al. 2023), which models every objective."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RAW = 64  # points of which the best start each search
 
 @dataclass(frozen=True)
 class QLogNehvi:
-    """Propose by BoTorch's qLogNEHVI on a Gaussian process per objective, limits as outcome constraints."""
+    """Propose by BoTorch's qLogNEHVI on a Gaussian process per objective, limits as constraints."""
 
     batch: int = setting(
         5,
@@ -41,15 +41,16 @@ class QLogNehvi:
     )
     samples: int = setting(
         32,
-        help="draws of what would be measured; seconds grow with them, and so does the precision of what a point "
-        "is worth",
+        help="draws of what would be measured; seconds grow with them, and so does the precision "
+        "of what a point is worth",
         at_least=2,
         at_most=10_000,
         search=False,
     )
     restarts: int = setting(
         2,
-        help="starting points of each search for a next point; more are slower and miss the best less often",
+        help="starting points of each search for a next point; more are slower and miss the "
+        "best less often",
         at_least=1,
         at_most=1000,
         search=False,
@@ -149,9 +150,9 @@ def _model(x: Tensor, y: Tensor) -> Any:
 
 @cache
 def _noisy_ehvi() -> Any:
-    """Return BoTorch's acquisition function with the boxes of three objectives by a sweep.
+    """Return BoTorch's acquisition function, with the boxes of three objectives by our sweep.
 
-    The sweep is also exact, and takes a tenth of the time.
+    That is as exact, and takes a tenth of the time.
     """
     import torch
     from botorch.acquisition.multi_objective import logei

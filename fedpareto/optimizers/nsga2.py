@@ -61,7 +61,8 @@ class Nsga2:
     )
     constraint: str = setting(
         "penalty",
-        help="how limits count: by a penalty (Kang 2023), or points within them come first (Deb 2002)",
+        help="how limits count: by a penalty (Kang 2023), or points within them come first "
+        "(Deb 2002)",
         options=("penalty", "domination"),
         search=False,
     )
@@ -85,14 +86,16 @@ class Nsga2:
         return self._children(problem, history, alive, y, n, draw)
 
     def _judged(self, problem: Problem, history: History) -> FloatArray:
-        return (
-            penalised(problem.objectives, history.y)
-            if self.penalty and self.constraint == "penalty"
-            else history.y
-        )
+        """Return the objectives [n,m] by which rows are compared, with penalties if wanted."""
+        if self.penalty and self.constraint == "penalty":
+            return penalised(problem.objectives, history.y)
+        return history.y
 
     def _over(self, problem: Problem, history: History) -> FloatArray:
-        """Return by how much each row exceeds limits in all, in units of the limits; nothing where the penalty deals with them."""
+        """Return by how much each row exceeds limits in all, in units of the limits.
+
+        It is 0 where the penalty deals with them.
+        """
         bound = limits(problem.objectives)
         unit = np.where(np.isfinite(bound) & (bound != 0), np.abs(bound), 1.0)
         excess = np.maximum(history.y - bound, 0.0) / unit
@@ -117,7 +120,7 @@ class Nsga2:
         n: int,
         draw: np.random.Generator,
     ) -> FloatArray:
-        """Return n children that differ from one another and from everything evaluated, as far as the space allows."""
+        """Return n children, none evaluated before or twice, as far as the space allows."""
         over = self._over(problem, history)
         rank = ranked(y[alive], over[alive])
         room = _crowding_by_rank(y[alive], rank)
@@ -139,7 +142,10 @@ class Nsga2:
 
 
 def select(rows: Rows, y: FloatArray, size: int, over: FloatArray | None = None) -> Rows:
-    """Return the best `size` of these rows by rank, then by crowding; over [n] is by how much each exceeds limits."""
+    """Return the best `size` of these rows by rank, then by crowding.
+
+    over [n] is by how much each exceeds limits.
+    """
     if len(rows) <= size:
         return rows
     rank = ranked(y[rows], None if over is None else over[rows])
@@ -148,7 +154,10 @@ def select(rows: Rows, y: FloatArray, size: int, over: FloatArray | None = None)
 
 
 def ranked(y: FloatArray, over: FloatArray | None = None) -> Rows:
-    """Return the rank of each row of y [n,m]; those that exceed a limit come after all others, the least excess first (Deb 2002)."""
+    """Return the rank of each row of y [n,m].
+
+    Those that exceed a limit come after all others, the least excess first (Deb 2002).
+    """
     if over is None or not (over > 0).any():
         return ranks(y)
     held = over <= 0
@@ -161,7 +170,8 @@ def ranked(y: FloatArray, over: FloatArray | None = None) -> Rows:
 def tournament(rank: Rows, room: FloatArray, n: int, draw: np.random.Generator) -> Rows:
     """Return n winners of contests between two, by rank and then by crowding.
 
-    Contestants come from shuffled passes over the population, so that everyone is drawn about equally often.
+    Contestants come from shuffled passes over the population, so that everyone is drawn about
+    equally often.
     """
     passes = [draw.permutation(len(rank)) for _ in range(-(-2 * n // len(rank)))]
     a, b = np.concatenate(passes)[: 2 * n].reshape(2, n)

@@ -19,19 +19,21 @@ from fedpareto.space import FloatArray
 CANDIDATES = 1000
 PREFERENCES = 10  # a step
 MARGIN = 0.1  # of the ideal point below the best seen, in standard deviations
-LOCAL = 0.01  # local step of each candidate, times the slope; long for lopsided preferences, which is how other pieces of a front are found
+# The local step of each candidate, times the slope. It is long for lopsided preferences, which is
+# how other pieces of a front are found.
+LOCAL = 0.01
 HIDDEN = 256  # width of the two hidden layers
 EDGE = 0.05  # how far from the ends of its variables the network starts, as it hardly moves there
-Bounds = Callable[
-    [FloatArray], tuple[FloatArray, FloatArray]
-]  # x [p,d] → lower confidence bounds [p,m], standardised; slopes [p,m,d]
+# x [p,d] → lower confidence bounds [p,m], standardised, and their slopes [p,m,d]
+Bounds = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
 
 @dataclass(frozen=True)
 class Psl:
-    """Learn a network from preferences to solutions on Gaussian processes, and propose the batch that adds most hypervolume.
+    """Learn a network from preferences to solutions, and propose what adds most hypervolume.
 
-    Everything is learned anew from all rows at each call. With the penalty it is CMOFL-PSL, without MOFL-PSL.
+    The network is trained on Gaussian processes. Everything is learned anew from all rows at each
+    call. With the penalty it is CMOFL-PSL, without MOFL-PSL.
     """
 
     batch: int = setting(5, help="points proposed at once", at_least=1, at_most=1000, search=False)
@@ -40,7 +42,8 @@ class Psl:
     )
     penalty: bool = setting(
         True,
-        help="add each limit's penalty to what is predicted (CMOFL); false leaves limits to the report (MOFL)",
+        help="add each limit's penalty to what is predicted (CMOFL); false leaves limits to "
+        "the report (MOFL)",
         search=False,
     )
     learning_rate: float = setting(
@@ -67,8 +70,8 @@ class Psl:
     )
     anchor: bool = setting(
         True,
-        help="start the network at the point seen that balances the objectives best; its authors' code starts it "
-        "at the centre of the space, where a plateau can hold it",
+        help="start the network at the point seen that balances the objectives best; its authors' "
+        "code starts it at the centre of the space, where a plateau can hold it",
         search=False,
     )
 
@@ -90,9 +93,10 @@ class Psl:
     def pareto_set(
         self, problem: Problem, history: History, seed: int, preferences: FloatArray
     ) -> FloatArray:
-        """Return the points [p,d] that the network, learned from this history, holds best for preferences [p,m].
+        """Return the points [p,d] that a network, learned anew, gives for preferences [p,m].
 
-        A preference is a weight per objective, of any scale: the larger, the smaller that objective is meant to be.
+        A preference is a weight per objective, of any scale: the larger, the smaller that objective
+        is meant to be.
         """
         if len(problem.space) == 0 or history.failed.all():
             return np.tile(start("sobol", len(problem.space), 1, seed), (len(preferences), 1))
@@ -113,7 +117,7 @@ class Psl:
     def _trained(
         self, history: History, bounds: Bounds, ideal: FloatArray, draw: np.random.Generator
     ) -> Network:
-        """Return the network, trained to go down the Tchebycheff distance, as far for one preference as for any other."""
+        """Return a network trained to reduce the Tchebycheff distance of all preferences alike."""
         balanced = history.x[np.argmin((bounds(history.x)[0] - ideal).max(axis=1))]
         network = Network(
             len(ideal),
@@ -131,7 +135,7 @@ class Psl:
     def _chosen(
         self, problem: Problem, history: History, learned: list[Surrogate], x: FloatArray, n: int
     ) -> FloatArray:
-        """Return the n of the candidates x [c,d] that one after another add most hypervolume by their surrogate objectives."""
+        """Return n candidates of x [c,d] that, one by one, are expected to add most hypervolume."""
         y = np.stack(
             [mean - self.optimism * sd for mean, sd in (s.predict(x) for s in learned)], axis=1
         )
@@ -146,7 +150,10 @@ class Psl:
 
 
 def greedy(y: FloatArray, front: FloatArray, n: int) -> list[int]:
-    """Return n rows of y [c,m] that one after another add most hypervolume to a front [k,m], with the reference at the worst of all."""
+    """Return n rows of y [c,m] that, one by one, add most hypervolume to a front [k,m].
+
+    The reference is at the worst of all.
+    """
     corner = np.vstack([y, front]).max(axis=0)
     y, front, corner = y - corner, front - corner, np.zeros(y.shape[1])
     chosen: list[int] = []
@@ -168,22 +175,16 @@ def greedy(y: FloatArray, front: FloatArray, n: int) -> list[int]:
 
 
 def lower_bounds(learned: list[Surrogate], optimism: float) -> Bounds:
-    """Return the lower confidence bounds of all objectives with their slopes, in closed form, as one function."""
+    """Return a function that gives lower confidence bounds of all objectives, and their slopes."""
     space = learned[0].space
     lengths = np.stack([s.lengths for s in learned])[:, None]  # [m,1,f]
     inputs = np.stack([s.inputs / s.lengths for s in learned])  # [m,n,f]
-    squares, turned = (
-        (inputs**2).sum(axis=2)[:, None],
-        np.ascontiguousarray(inputs.transpose(0, 2, 1)),
-    )  # [m,1,n], [m,f,n]
-    weights, precision = (
-        np.stack([s.weights for s in learned])[:, None],
-        np.stack([s.precision for s in learned]),
-    )  # [m,1,n], [m,n,n]
-    height, mean = (
-        np.array([s.height for s in learned])[:, None, None],
-        np.array([s.mean for s in learned])[:, None],
-    )
+    squares = (inputs**2).sum(axis=2)[:, None]  # [m,1,n]
+    turned = np.ascontiguousarray(inputs.transpose(0, 2, 1))  # [m,f,n]
+    weights = np.stack([s.weights for s in learned])[:, None]  # [m,1,n]
+    precision = np.stack([s.precision for s in learned])  # [m,n,n]
+    height = np.array([s.height for s in learned])[:, None, None]
+    mean = np.array([s.mean for s in learned])[:, None]
     first = np.cumsum([0, *widths(space)])[:-1]  # [d], of each variable's features
 
     def lower(x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -194,13 +195,11 @@ def lower_bounds(learned: list[Surrogate], optimism: float) -> Bounds:
         decay = height * np.exp(-r)
         across = decay * (1 + r + r * r / 3)  # Matérn 5/2
         explained = across @ precision
-        sd = np.sqrt(
-            np.maximum(height - (explained * across).sum(axis=2, keepdims=True), 1e-8)
-        )  # [m,p,1]
+        left = height - (explained * across).sum(axis=2, keepdims=True)  # [m,p,1]
+        sd = np.sqrt(np.maximum(left, 1e-8))
         value = mean + (across * weights).sum(axis=2) - optimism * sd[:, :, 0]
-        pull = (
-            (weights + optimism / sd * explained) * decay * (1 + r) * (-5 / 3)
-        )  # along what lies between x and each input
+        # How strongly each input pulls along what lies between it and x.
+        pull = (weights + optimism / sd * explained) * decay * (1 + r) * (-5 / 3)
         slope = (pull.sum(axis=2, keepdims=True) * scaled - pull @ inputs) / lengths * growth
         return value.T, np.add.reduceat(slope, first, axis=2).transpose(1, 0, 2)
 
@@ -243,7 +242,10 @@ class Network:
 def tchebycheff_slope(
     value: FloatArray, slope: FloatArray, preferences: FloatArray, ideal: FloatArray
 ) -> FloatArray:
-    """Return the slope [p,d] of the augmented Tchebycheff distance (Lin et al. 2022, Eq. 8) of bounds [p,m] with slopes [p,m,d]."""
+    """Return the slope [p,d] of the augmented Tchebycheff distance (Lin et al. 2022, Eq. 8).
+
+    It is that of bounds [p,m] with slopes [p,m,d].
+    """
     worst = np.argmax((value - ideal) / preferences, axis=1)
     rows = np.arange(len(worst))
     return np.asarray(
@@ -254,7 +256,7 @@ def tchebycheff_slope(
 def _with_local_step(
     network: Network, bounds: Bounds, ideal: FloatArray, preferences: FloatArray
 ) -> FloatArray:
-    """Return the points [2c,d] of preferences [c,m] and, for each, the point a step down its Tchebycheff distance."""
+    """Return the points [2c,d] of preferences [c,m], each also a step down its distance."""
     x = network(preferences)
     step = LOCAL * tchebycheff_slope(*bounds(x), preferences, ideal)
     return np.vstack([x, np.clip(x - step, 0, 1)])

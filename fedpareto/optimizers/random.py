@@ -47,7 +47,5 @@ def start(sequence: str, d: int, n: int, seed: int, skip: int = 0) -> FloatArray
     if skip:
         engine.fast_forward(skip)
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", UserWarning
-        )  # it would like a power of two; our batches are what they are
+        warnings.simplefilter("ignore", UserWarning)  # it would like a power of two
         return np.asarray(engine.random(n))

@@ -20,9 +20,10 @@ ROUNDING = 1e-9  # of a value, below which its spread is not noise
 def worth_repeating(
     problem: Problem, history: History, y: FloatArray, runs: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Say which rows of y [n,m], means of so many runs [n], are on the front or could be, were they two standard errors better.
+    """Say which rows of y [n,m], means of so many runs [n], may be on the front but for noise.
 
-    So long as the noise is not known, all that was measured is; without noise, nothing.
+    They would be on it were they two standard errors better. So long as the noise is not known,
+    these are all that was measured; without noise, none.
     """
     noise = noise_of(problem, history)
     measured = np.asarray(np.isfinite(y).all(axis=1))
@@ -33,20 +34,21 @@ def worth_repeating(
 
 
 def noise_of(problem: Problem, history: History) -> FloatArray:
-    """Return the standard deviation [m] of one training, pooled over all trials; 0 where an objective is known, nan where nothing tells."""
+    """Return the standard deviation [m] of one training, pooled over all trials.
+
+    It is 0 where an objective is known, and nan where nothing was trained twice.
+    """
     told = np.isfinite(history.spread).all(axis=1)
-    freedom, spread = history.runs[told] - 1, history.spread[told]
-    spread = np.where(spread > ROUNDING * np.abs(history.y[told]), spread, 0.0)
-    pooled = (
-        np.sqrt((freedom[:, None] * spread**2).sum(axis=0) / freedom.sum())
-        if told.any()
-        else np.full(history.y.shape[1], np.nan)
-    )
-    return (
-        np.where(np.isnan(known(problem, history.x[:1])).any(axis=0), pooled, 0.0)
-        if len(history)
-        else pooled
-    )
+    pooled = np.full(history.y.shape[1], np.nan)
+    if told.any():
+        freedom = history.runs[told] - 1
+        spread = history.spread[told]
+        spread = np.where(spread > ROUNDING * np.abs(history.y[told]), spread, 0.0)
+        pooled = np.sqrt((freedom[:, None] * spread**2).sum(axis=0) / freedom.sum())
+    if len(history) == 0:
+        return pooled
+    learned = np.isnan(known(problem, history.x[:1])).any(axis=0)
+    return np.where(learned, pooled, 0.0)
 
 
 def front_of(objectives: Sequence[Objective], history: History) -> FloatArray:
@@ -59,6 +61,6 @@ def front_of(objectives: Sequence[Objective], history: History) -> FloatArray:
 def reaching(
     objectives: Sequence[Objective], front: FloatArray, y: FloatArray
 ) -> NDArray[np.bool_]:
-    """Say which rows of y [n,m] are within limits and not beaten by the front [k,m]; to equal it is not enough."""
+    """Say which rows of y [n,m] are within limits, and not beaten or equalled by a front [k,m]."""
     beaten = np.any(np.all(front[None] <= y[:, None], axis=2), axis=1)
     return np.asarray((y <= limits(objectives)).all(axis=1) & ~beaten)

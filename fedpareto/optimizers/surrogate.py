@@ -92,7 +92,7 @@ class Surrogate:
         )
 
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return mean [k] and standard deviation [k] of what would be measured without noise at x [k,d]."""
+        """Return mean [k] and standard deviation [k] of the noiseless objective at x [k,d]."""
         across = self.covariance(self.inputs, self.features(x))
         explained = solve_triangular(self.root, across, lower=True)
         left = np.maximum(self.height - (explained**2).sum(axis=0), 1e-12)
@@ -191,7 +191,7 @@ def _model(
 
 
 def _search(model: Any) -> None:
-    """Search for the parameters of a process that fit best; where that fails, they stay as they are."""
+    """Search for the parameters of a process that fit best; if that fails, leave them."""
     from botorch.fit import fit_gpytorch_mll
     from gpytorch.mlls import ExactMarginalLogLikelihood
 
@@ -214,7 +214,7 @@ def _bends(warp: Any) -> tuple[FloatArray, FloatArray]:
 
 
 def _weighed(share: FloatArray) -> Any:
-    """Return BoTorch's likelihood with the noise of each row divided by its share [n] of trainings."""
+    """Return BoTorch's likelihood, the noise of each row divided by its share [n] of trainings."""
     import torch
     from botorch.models.utils.gpytorch_modules import get_gaussian_likelihood_with_lognormal_prior
     from linear_operator.operators import DiagLinearOperator

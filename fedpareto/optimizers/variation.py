@@ -1,4 +1,4 @@
-"""Crossover and mutation in the unit cube: simulated binary and polynomial, and their counterparts for bits and choices."""
+"""Crossover and mutation in the unit cube, of numbers, bits and choices."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def offspring(
 def distinct(
     space: Space, n: int, seen: FloatArray, breed: Callable[[int], FloatArray]
 ) -> FloatArray:
-    """Return n children [n,d] that differ from one another and from the points seen [k,d], as far as the space allows.
+    """Return n children [n,d], none twice or among those seen [k,d], as far as the space allows.
 
     breed returns two children for each pair asked for.
     """
@@ -64,7 +64,10 @@ def distinct(
 def simulated_binary(
     first: FloatArray, second: FloatArray, draw: Draw, probability: float, index: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Cross pairs by SBX bounded to the cube (Deb and Agrawal 1995); each variable takes part with probability ½."""
+    """Cross pairs by SBX bounded to the cube (Deb and Agrawal 1995).
+
+    Each variable takes part with probability ½.
+    """
     n, d = first.shape
     low, high = np.minimum(first, second), np.maximum(first, second)
     gap = high - low
@@ -113,7 +116,7 @@ def flip(x: FloatArray, draw: Draw, probability: float) -> FloatArray:
 
 
 def redrawn(x: FloatArray, draw: Draw, probability: float, size: int) -> FloatArray:
-    """Give each of x [n], one of `size` values, another of them with this probability: the bit flip of a longer list."""
+    """Give each of x [n], one of `size` values, another of them with this probability."""
     place = np.minimum((x * size).astype(np.int64), size - 1)
     other = (place + draw.integers(1, size, size=x.shape)) % size
     return np.where(draw.random(x.shape) < probability, (other + 0.5) / size, x)

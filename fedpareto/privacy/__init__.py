@@ -1,10 +1,42 @@
 """What protection is worth: the papers' leakage formulas, each a named proxy, and true (ε, δ)."""
 
 from fedpareto.contract import VIEWS
-from fedpareto.privacy.accounting import Guarantee, Privacy, check, epsilon, guarantee, noise_for, rounded_up
-from fedpareto.privacy.leakage import gu24_eq2, kang23_eq13, kang23_eq13_smooth, kang23_eq15, kang23_eq15_exact, xiao25_eq7
+from fedpareto.privacy.accounting import (
+    Guarantee,
+    Privacy,
+    check,
+    epsilon,
+    guarantee,
+    noise_for,
+    rounded_up,
+)
+from fedpareto.privacy.leakage import (
+    gu24_eq2,
+    kang23_eq13,
+    kang23_eq13_smooth,
+    kang23_eq15,
+    kang23_eq15_exact,
+    xiao25_eq7,
+)
 from fedpareto.privacy.plan import Planned, plan
 from fedpareto.privacy.selection import selection_guarantee
 
-__all__ = ["VIEWS", "Guarantee", "Planned", "Privacy", "check", "epsilon", "gu24_eq2", "guarantee", "kang23_eq13", "kang23_eq13_smooth",
-           "kang23_eq15", "kang23_eq15_exact", "noise_for", "plan", "rounded_up", "selection_guarantee", "xiao25_eq7"]
+__all__ = [
+    "VIEWS",
+    "Guarantee",
+    "Planned",
+    "Privacy",
+    "check",
+    "epsilon",
+    "gu24_eq2",
+    "guarantee",
+    "kang23_eq13",
+    "kang23_eq13_smooth",
+    "kang23_eq15",
+    "kang23_eq15_exact",
+    "noise_for",
+    "plan",
+    "rounded_up",
+    "selection_guarantee",
+    "xiao25_eq7",
+]

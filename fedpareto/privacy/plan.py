@@ -36,11 +36,26 @@ class Planned:
     view: str
 
 
-def plan(target_epsilon: float, target_delta: float | None, clients: int, *, view: str = "server", unit: str = "client",
-         sampling: str = "fixed", adjacency: str = "zero_out", dropouts: int = 0, colluders: int = 0,
-         noise_multiplier: float | None = None, sigma: float | None = None, clipping_norm: float | None = None,
-         cohort: Numbers | None = None, rounds: Numbers | None = None, records: int | None = None, batch_size: int | None = None,
-         local_steps: int | None = None) -> list[Planned]:
+def plan(
+    target_epsilon: float,
+    target_delta: float | None,
+    clients: int,
+    *,
+    view: str = "server",
+    unit: str = "client",
+    sampling: str = "fixed",
+    adjacency: str = "zero_out",
+    dropouts: int = 0,
+    colluders: int = 0,
+    noise_multiplier: float | None = None,
+    sigma: float | None = None,
+    clipping_norm: float | None = None,
+    cohort: Numbers | None = None,
+    rounds: Numbers | None = None,
+    records: int | None = None,
+    batch_size: int | None = None,
+    local_steps: int | None = None,
+) -> list[Planned]:
     """Return the choices that hold ε, solving for what is not given: noise, else rounds, else cohort.
 
     With all of them given each combination is priced, also above the target. Noise given may be the multiplier or sigma.
@@ -51,13 +66,21 @@ def plan(target_epsilon: float, target_delta: float | None, clients: int, *, vie
     """
     clip = 1.0 if clipping_norm is None else clipping_norm
     _check(target_epsilon, target_delta, clients, clip, noise_multiplier, sigma)
-    silo = None if (records, batch_size, local_steps) == (None, None, None) else (records, batch_size, local_steps)
+    silo = (
+        None
+        if (records, batch_size, local_steps) == (None, None, None)
+        else (records, batch_size, local_steps)
+    )
     delta = Privacy(target_delta=target_delta).delta(clients * (records or 1))
     privacy = Privacy(view, delta, target_epsilon, unit, adjacency, dropouts, colluders)
     cohorts = _cohorts(clients, dropouts + colluders, cohort)
     if silo is not None:
         cohorts, view = cohorts if cohort is not None else [clients], "server"
-    price, least = _over_clients(privacy, clients, clip, sampling) if silo is None else _in_silos(privacy, clip, silo)
+    price, least = (
+        _over_clients(privacy, clients, clip, sampling)
+        if silo is None
+        else _in_silos(privacy, clip, silo)
+    )
 
     def spread(m: int) -> float:  # how many times the noise of one client the noise on the sum is
         return math.sqrt(m) if silo is None else 1.0
@@ -72,21 +95,42 @@ def plan(target_epsilon: float, target_delta: float | None, clients: int, *, vie
     return _kept(found, target_epsilon, all_given=None not in (cohort, rounds, noise(1)))
 
 
-def _check(target_epsilon: float, target_delta: float | None, clients: int, clip: float, multiplier: float | None,
-           sigma: float | None) -> None:
+def _check(
+    target_epsilon: float,
+    target_delta: float | None,
+    clients: int,
+    clip: float,
+    multiplier: float | None,
+    sigma: float | None,
+) -> None:
     silent = " Without noise nothing holds: leave it out to have it chosen."
-    for name, value, advice in (("target_epsilon", target_epsilon, ""), ("clients", clients, ""), ("clipping_norm", clip, ""),
-                                ("noise_multiplier", multiplier, silent), ("sigma", sigma, silent)):
+    for name, value, advice in (
+        ("target_epsilon", target_epsilon, ""),
+        ("clients", clients, ""),
+        ("clipping_norm", clip, ""),
+        ("noise_multiplier", multiplier, silent),
+        ("sigma", sigma, silent),
+    ):
         if value is not None and not 0 < value < math.inf:
             raise SettingError(f"{name}: must be above 0 and finite, found {value!r}.{advice}")
     if multiplier is not None and sigma is not None:
-        raise SettingError("sigma: must not be given beside noise_multiplier, which it follows from. Give one.")
+        raise SettingError(
+            "sigma: must not be given beside noise_multiplier, which it follows from. Give one."
+        )
     if target_delta is not None and not 0 < target_delta < 1:
-        raise SettingError(f"target_delta: must lie between 0 and 1, both excluded, found {target_delta!r}. 1e-5 is usual.")
+        raise SettingError(
+            f"target_delta: must lie between 0 and 1, both excluded, found {target_delta!r}. 1e-5 is usual."
+        )
 
 
-def _choices(choice: Callable[[float, int, int], Planned], noise: Callable[[int], float | None], least: Callable[[int, int], float],
-             cohorts: Sequence[int], rounds: Sequence[int] | None, target: float) -> Iterator[Planned]:
+def _choices(
+    choice: Callable[[float, int, int], Planned],
+    noise: Callable[[int], float | None],
+    least: Callable[[int, int], float],
+    cohorts: Sequence[int],
+    rounds: Sequence[int] | None,
+    target: float,
+) -> Iterator[Planned]:
     for m in cohorts:
         s = noise(m)
         if s is None:
@@ -115,8 +159,10 @@ def _kept(found: list[Planned], target: float, all_given: bool) -> list[Planned]
     if holds or all_given:
         return found if all_given else holds
     best = min(found, key=lambda c: c.epsilon)
-    raise SettingError(f"plan: no choice holds ε = {target:g} at δ = {best.delta:g}; the least ε found is {rounded_up(best.epsilon)}, with "
-                       f"cohort {best.cohort} and rounds {best.rounds}. Raise the noise or the target, or leave one of them free.")
+    raise SettingError(
+        f"plan: no choice holds ε = {target:g} at δ = {best.delta:g}; the least ε found is {rounded_up(best.epsilon)}, with "
+        f"cohort {best.cohort} and rounds {best.rounds}. Raise the noise or the target, or leave one of them free."
+    )
 
 
 Priced = tuple[Callable[[float, int, int], float], Callable[[int, int], float]]
@@ -144,22 +190,30 @@ def _over_clients(privacy: Privacy, clients: int, clip: float, sampling: str) ->
     return price, least
 
 
-def seen_by(view: str, noise: float, clip: float, cohort: float, clients: int, sampling: str) -> Seen:
+def seen_by(
+    view: str, noise: float, clip: float, cohort: float, clients: int, sampling: str
+) -> Seen:
     """Return what an onlooker sees of a round in which each client adds so much noise."""
     seen = Round(clients, cohort, sampling, noise=noise, norm=clip).seen(view)
     assert seen is not None  # uniform weights, and noise
     return seen
 
 
-def _in_silos(privacy: Privacy, clip: float, silo: tuple[int | None, int | None, int | None]) -> Priced:
+def _in_silos(
+    privacy: Privacy, clip: float, silo: tuple[int | None, int | None, int | None]
+) -> Priced:
     """Return ε of (s, m, T), and the least s of (m, T), for DP-SGD inside each silo."""
     records, batch, steps = silo
     if records is None or batch is None or steps is None or privacy.unit != "record":
-        raise SettingError(f"records: must be given with batch_size, local_steps and unit record, found records = {records}, batch_size = "
-                           f"{batch}, local_steps = {steps}, unit = {privacy.unit}. A record-level plan needs all of them.")
+        raise SettingError(
+            f"records: must be given with batch_size, local_steps and unit record, found records = {records}, batch_size = "
+            f"{batch}, local_steps = {steps}, unit = {privacy.unit}. A record-level plan needs all of them."
+        )
     if not (1 <= batch <= records and steps >= 1):
-        raise SettingError(f"batch_size: must lie between 1 and records, and local_steps be at least 1, found batch_size = {batch}, "
-                           f"records = {records}, local_steps = {steps}.")
+        raise SettingError(
+            f"batch_size: must lie between 1 and records, and local_steps be at least 1, found batch_size = {batch}, "
+            f"records = {records}, local_steps = {steps}."
+        )
     ratio, delta = batch / records, privacy.delta(1)
     pair = "poisson" if privacy.adjacency == "zero_out" else "poisson_replace"
 
@@ -167,7 +221,9 @@ def _in_silos(privacy: Privacy, clip: float, silo: tuple[int | None, int | None,
         return float(release_epsilon(s / clip, ratio, T * steps, delta, pair))
 
     def least(m: int, T: int) -> float:
-        s = clip * release_multiplier(float(privacy.target_epsilon or 0), ratio, T * steps, delta, pair)
+        s = clip * release_multiplier(
+            float(privacy.target_epsilon or 0), ratio, T * steps, delta, pair
+        )
         while price(s, m, T) > float(privacy.target_epsilon or 0):
             s *= 1 + 1e-9
         return s

@@ -226,11 +226,9 @@ def _front(seen: View, chosen: Point | None) -> Html:
         ]
         for p in points
     ]
-    caption = (
-        f"{len(points)} of {len(seen.front)} points; the chosen one stands out."
-        if len(points) < len(seen.front)
-        else ""
-    )
+    caption = ""
+    if len(points) < len(seen.front):
+        caption = f"{len(points)} of {len(seen.front)} points; the chosen one stands out."
     place = points.index(chosen) if chosen in points else None
     heads = ("trial", *map(column, seen.objectives), *extra)
     return section("The front", _drawing(seen, chosen), table(heads, rows, caption, chosen=place))
@@ -310,11 +308,9 @@ def _choice(seen: View, point: Point | None, why: str) -> Html:
         [(name, repr(value)) for name, value in point.settings.items()],
         kind="words",
     )
-    of = (
-        f"spread over {point.runs} trainings"
-        if point.runs < seen.study.repeats
-        else "spread over repeats"
-    )
+    of = "spread over repeats"
+    if point.runs < seen.study.repeats:
+        of = f"spread over {point.runs} trainings"
     return section(
         "The choice",
         paragraph(f"Trial {point.trial}. {why}"),

@@ -53,7 +53,7 @@ def as_json(data: Mapping[str, Any]) -> str:
 
 
 def page_data(seen: View) -> dict[str, Any]:
-    """Return everything the page shows, as plain data; points are columns, one number where all are equal."""
+    """Return everything the page shows, as plain data."""
     split = split_table(seen)
     packages = ", ".join(
         f"{name} {found}" if found else f"no {name}" for name, found in package_versions().items()
@@ -99,7 +99,8 @@ def page_data(seen: View) -> dict[str, Any]:
         "template": _template(seen),
         "studyFile": seen.study.path.name if seen.study.path else "study.toml",
         "commands": _commands(seen),
-        "made": f"fedpareto {__version__}, Python {platform.python_version()}, {packages}, seed {seen.study.seed}",
+        "made": f"fedpareto {__version__}, Python {platform.python_version()}, {packages}, "
+        f"seed {seen.study.seed}",
     }
 
 
@@ -108,7 +109,10 @@ def _measured(seen: View, name: str) -> bool:
 
 
 def _columns(seen: View) -> dict[str, Any]:
-    """Return the points as columns: what settings and objectives are in full, other measures in a few digits."""
+    """Return the points as columns, a single value where all are equal.
+
+    Settings and objectives are in full, other measures in a few digits.
+    """
     place = {id(p): i for i, p in enumerate(seen.points)}
     few = len(seen.points) > MANY
     asked, pairs = (
@@ -161,7 +165,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _digits(value: float, digits: int) -> float:
-    """Return a number with some significant digits; a whole one without a point, which is shorter."""
+    """Return a number with some significant digits; a whole one is an integer, which is shorter."""
     short = float(f"{value:.{digits}g}")
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
@@ -215,7 +219,7 @@ def _views(seen: View) -> dict[str, Any] | None:
 
 
 def _template(seen: View) -> str:
-    """Return the study file of a picked point with a slot, \"⟦name⟧\" in quotes, for each setting that is searched."""
+    """Return the study file of a picked point, with a slot "⟦name⟧" for each searched setting."""
     if not seen.points or not {"training", "mechanism", "model"} <= set(seen.study.description):
         return ""
     slots = {name: f"⟦{name}⟧" for name in seen.points[0].settings}

@@ -1,4 +1,4 @@
-"""A study's rows as plain data to look at: the front, the recommended point, hypervolume over evaluations."""
+"""A study's rows as plain data: the front, the recommended point, the hypervolume's growth."""
 
 from __future__ import annotations
 
@@ -143,27 +143,29 @@ def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list
 
 
 def hypervolumes(known: History, objectives: Sequence[Objective]) -> list[float]:
-    """Return the hypervolume of what holds every limit after each row, what its run showed on the way included."""
-    also = (
-        [known.free_y[known.free_of == i] for i in range(len(known))]
-        if len(known.free_of)
-        else [known.y[:0]] * len(known)
-    )
-    return growth(
-        [np.vstack([row[None], way]) for row, way in zip(known.y, also, strict=True)],
-        objectives,
-        reference(objectives),
-    )
+    """Return the hypervolume after each row, of all so far that holds every limit.
+
+    What runs showed on the way counts too.
+    """
+    rows = [row[None] for row in known.y]
+    if len(known.free_of):
+        ways = [known.free_y[known.free_of == i] for i in range(len(known))]
+        rows = [np.vstack([row, way]) for row, way in zip(rows, ways, strict=True)]
+    return growth(rows, objectives, reference(objectives))
 
 
 def growth(
     rows: Sequence[FloatArray], objectives: Sequence[Objective], corner: FloatArray
 ) -> list[float]:
-    """Return the hypervolume up to a corner [m] after each of some sets of rows [·,m], of those that hold every limit."""
-    front, curve, volume = np.empty((0, len(corner))), [], 0.0
-    pace = max(
-        1, len(rows) // MOST_VOLUMES
-    )  # of many trials, the volume is computed after every few, and at the end
+    """Return the hypervolume up to a corner [m] after each of some sets of rows [·,m].
+
+    Only rows that hold every limit count.
+    """
+    front = np.empty((0, len(corner)))
+    curve = []
+    volume = 0.0
+    # Of many trials, the volume is computed after every few, and at the end.
+    pace = max(1, len(rows) // MOST_VOLUMES)
     for i, new in enumerate(rows, 1):
         new = new[feasible(objectives, new)]
         beaten = np.all(front[None] <= new[:, None], axis=2)  # [new, front]
@@ -202,7 +204,7 @@ def best(points: Sequence[Point], objectives: Sequence[Objective]) -> list[Point
 
 
 def by_budget(seen: View) -> list[tuple[float, list[Point]]]:
-    """Return, for three budgets of the third objective, the front of the first two among the points within it."""
+    """Return the front of the first two objectives within each of three budgets of the third."""
     third = seen.objectives[2].name
     values = sorted(p.objectives[third] for p in seen.front)
     budgets = sorted(
@@ -226,10 +228,14 @@ def recommend(front: Sequence[Point], objectives: Sequence[Objective]) -> tuple[
     if len(front) == 1:
         return (
             front[0],
-            "The only point on the front: no other is as good in any objective without being worse in another.",
+            "The only point on the front: no other is as good in any objective without being worse "
+            "in another.",
         )
     i = knee(_matrix(front, objectives), reference(objectives))
-    text = "The knee: nearest to the best of every objective at once, each in units of the way from its best to its reference."
+    text = (
+        "The knee: nearest to the best of every objective at once, each in units of the way from "
+        "its best to its reference."
+    )
     steps = [_step(front[i], front[j], objectives) for j in (i - 1, i + 1) if 0 <= j < len(front)]
     return front[i], " ".join([text, *steps])
 
@@ -245,7 +251,8 @@ def _step(here: Point, there: Point, objectives: Sequence[Objective]) -> str:
 def pick(seen: View, limits: Mapping[str, float], prefer: str | None = None) -> tuple[Point, str]:
     """Return the best point that holds these limits and the study's own, and why.
 
-    Best is the least of the preferred objective, the others breaking ties; without a preference, the knee of what is left.
+    Best is the least of the preferred objective, the others breaking ties; without a preference,
+    the knee of what is left.
     """
     names = [o.name for o in seen.objectives]
     for name in [*limits, *([prefer] if prefer else [])]:

@@ -18,14 +18,14 @@ SEEN_BY = {
 
 @runtime_checkable
 class Promises(Protocol):
-    """A problem that can state what is truly promised of a point: (ε, δ), under its privacy terms."""
+    """A problem that can state the true (ε, δ) of a point, under its privacy terms."""
 
     @property
     def privacy(self) -> Privacy:
         """What is to be hidden, and from whom."""
 
     def guarantee(self, settings: Mapping[str, Any], view: str | None = None) -> Guarantee | None:
-        """Return what these settings promise in a view, else that of the terms; None for nothing."""
+        """Return what these settings promise in a view (that of the terms), if anything."""
 
     def search_guarantee(
         self, tried: Sequence[Mapping[str, Any]], repeats: int
@@ -52,7 +52,7 @@ def headline(seen: View) -> str | None:
 
 
 def epsilon_heading(seen: View) -> list[str]:
-    """Return the heading of the true ε beside the objectives, if it is known and not one of them."""
+    """Return the heading of the true ε, if it is known and not an objective already."""
     asked = any(o.measure == "epsilon" for o in seen.objectives)
     if asked or headline(seen) is None:
         return []

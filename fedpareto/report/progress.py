@@ -18,7 +18,10 @@ from fedpareto.trials import known_of
 
 @contextlib.contextmanager
 def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[Store], None]]:
-    """Give a function to call after every block; it shows trials done, time left, hypervolume and the best so far."""
+    """Give a function to call after every block, which shows how far the study has come.
+
+    It shows trials done, time left, the hypervolume and the best so far.
+    """
     stream = stream or sys.stderr
     if not stream.isatty():
         yield lambda store: None
@@ -51,9 +54,8 @@ def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[S
 
         def watch(store: Store) -> None:
             nonlocal evaluations, done
-            done = max(
-                store.trainings() / study.repeats, store.finished()
-            )  # finished with fewer trainings is finished too
+            # A trial finished with fewer trainings is finished too.
+            done = max(store.trainings() / study.repeats, store.finished())
             bar.update(task, completed=done)
             if store.finished() > evaluations:
                 evaluations = store.finished()

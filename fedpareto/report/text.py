@@ -54,7 +54,7 @@ def proxies(objectives: tuple[Objective, ...]) -> list[str]:
 
 
 def table(seen: View, most: int = 12) -> Table:
-    """Return the front as a table, thinned evenly to at most `most` rows; the recommended point is starred."""
+    """Return the front as a table of at most `most` rows; the recommended point is starred."""
     names = [*(seen.front[0].settings if seen.front else ())]
     out = Table(box=None, pad_edge=False, header_style="bold")
     true = epsilon_heading(seen)
@@ -128,7 +128,7 @@ def front_data(seen: View) -> dict[str, Any]:
 
 
 def front_csv(seen: View) -> str:
-    """Return the front as CSV: trial, feasibility, objectives, settings, other measures, the trainings that these are means of."""
+    """Return the front as CSV: a row for each point, with its settings and all measures."""
     out = io.StringIO()
     rows = [
         {

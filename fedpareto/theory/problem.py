@@ -82,7 +82,7 @@ class ClosedForm:
     @property
     def free(self) -> str | None:
         """The rounds, where they are searched: a training shows every smaller number of them."""
-        return "rounds" if isinstance(self.rounds, Variable) else None
+        return "rounds" if isinstance(self.rounds, Integer) else None
 
     def known(self, values: Values, names: Sequence[str] | None = None) -> dict[str, FloatArray]:
         """Return leakage, name → [n], which its formula gives without any training."""

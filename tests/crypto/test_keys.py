@@ -9,7 +9,14 @@ import stat
 import gmpy2
 import pytest
 
-from fedpareto.crypto import PrivateKey, PublicKey, read_private_key, read_public_key, write_private_key, write_public_key
+from fedpareto.crypto import (
+    PrivateKey,
+    PublicKey,
+    read_private_key,
+    read_public_key,
+    write_private_key,
+    write_public_key,
+)
 from fedpareto.crypto.keys import primitive_root
 from fedpareto.errors import BadKey, SettingError
 

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpareto.crypto import SCHEMES, BfvClient, BfvCodec, BfvKey, BfvServer, Codec, PaillierClient, PrivateKey
+from fedpareto.crypto import (
+    SCHEMES,
+    BfvClient,
+    BfvCodec,
+    BfvKey,
+    BfvServer,
+    Codec,
+    PaillierClient,
+    PrivateKey,
+)
 from fedpareto.crypto.lattice import MOST_CLIENTS
 from fedpareto.errors import BadCiphertext, BadKey, CapacityError, DecodeOverflow, SettingError
 

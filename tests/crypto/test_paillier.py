@@ -13,7 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpareto.crypto import CONSTRUCTIONS, Codec, HalfLength, PaillierClient, PaillierServer, PrivateKey, Textbook
+from fedpareto.crypto import (
+    CONSTRUCTIONS,
+    Codec,
+    HalfLength,
+    PaillierClient,
+    PaillierServer,
+    PrivateKey,
+    Textbook,
+)
 from fedpareto.crypto.residues import FixedBase, Residues
 from fedpareto.errors import BadCiphertext, BadKey, DecodeOverflow, SettingError
 

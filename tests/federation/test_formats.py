@@ -23,7 +23,17 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 
 from fedpareto.errors import DataError, FedparetoError, MissingPackage
-from fedpareto.federation.formats import NAMES, Arrays, call_function, checked, read, read_cifar_archive, read_idx, read_jpegs, read_npz
+from fedpareto.federation.formats import (
+    NAMES,
+    Arrays,
+    call_function,
+    checked,
+    read,
+    read_cifar_archive,
+    read_idx,
+    read_jpegs,
+    read_npz,
+)
 
 X, Y = np.arange(24, dtype=np.uint8).reshape(4, 2, 3), np.array([0, 1, 2, 1])
 WHOLE: dict[str, Any] = {"x_train": X, "y_train": Y, "x_test": X[:2], "y_test": Y[:2]}

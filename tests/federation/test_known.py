@@ -17,7 +17,16 @@ from fedpareto.federation.models import Lenet, Lenet5
 from fedpareto.federation.sizes import size_of, sizes
 from fedpareto.federation.trace import GROWING
 from fedpareto.loop import known as history_of
-from fedpareto.mechanisms import BatchCrypt, Chain, Pruning, Quantization, Randomization, Sparsification, Unprotected, Upload
+from fedpareto.mechanisms import (
+    BatchCrypt,
+    Chain,
+    Pruning,
+    Quantization,
+    Randomization,
+    Sparsification,
+    Unprotected,
+    Upload,
+)
 from fedpareto.noise import Noise, rng
 from fedpareto.optimizers.composite import known, learn
 from fedpareto.problem import Objective

@@ -15,7 +15,14 @@ from fedpareto.federation import Data, Federation, Mlp, Training
 from fedpareto.federation.cohorts import participants, taking_part
 from fedpareto.federation.setup import Setup
 from fedpareto.federation.stack import linear_weights
-from fedpareto.mechanisms import Chain, Pruning, Quantization, Randomization, Sparsification, Unprotected
+from fedpareto.mechanisms import (
+    Chain,
+    Pruning,
+    Quantization,
+    Randomization,
+    Sparsification,
+    Unprotected,
+)
 from fedpareto.noise import Noise, stream
 from fedpareto.problem import Objective
 

@@ -8,7 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpareto.errors import SettingError
-from fedpareto.mechanisms import MECHANISMS, BatchCrypt, Chain, Pruning, Quantization, Randomization, Sparsification, Unprotected, Upload
+from fedpareto.mechanisms import (
+    MECHANISMS,
+    BatchCrypt,
+    Chain,
+    Pruning,
+    Quantization,
+    Randomization,
+    Sparsification,
+    Unprotected,
+    Upload,
+)
 from fedpareto.mechanisms.base import smallest
 from fedpareto.noise import Noise
 from fedpareto.settings import fixed, named, searched

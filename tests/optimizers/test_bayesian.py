@@ -49,7 +49,7 @@ def observed(problem, x, history=None):
 
 
 def test_bayesian_keeps_the_contract_of_an_optimizer():
-    check_optimizer(Bayesian(candidates=200))
+    check_optimizer(Bayesian(candidates=200, repeat_all=False))
 
 
 def test_bayesian_keeps_the_contract_where_objectives_are_known():

@@ -13,7 +13,13 @@ from pymoo.problems import get_problem
 from fedpareto.front import crowding, hypervolume, ranks
 from fedpareto.optimizers import Nsga2
 from fedpareto.optimizers.nsga2 import select, tournament
-from fedpareto.optimizers.variation import flip, offspring, polynomial, simulated_binary, single_point
+from fedpareto.optimizers.variation import (
+    flip,
+    offspring,
+    polynomial,
+    simulated_binary,
+    single_point,
+)
 from fedpareto.problem import penalised
 from fedpareto.space import Choice, Float, Space
 from fedpareto.testing import check_optimizer, continuous, optimize

@@ -24,12 +24,16 @@ class Adam:
         0.9, help="share of the running mean kept from round to round", at_least=0, at_most=0.9999
     )
     server_beta2: Real = setting(
-        0.99, help="share of the running mean square kept from round to round",
-        at_least=0, at_most=0.999999,
+        0.99,
+        help="share of the running mean square kept from round to round",
+        at_least=0,
+        at_most=0.999999,
     )
     server_tau: Real = setting(
-        1e-3, help="what is added to the root, τ: larger is closer to plain momentum",
-        above=0, at_most=1e6,
+        1e-3,
+        help="what is added to the root, τ: larger is closer to plain momentum",
+        above=0,
+        at_most=1e6,
     )
 
     def start(self, models: Tensor, values: Mapping[str, Tensor]) -> Memory:

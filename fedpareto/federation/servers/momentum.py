@@ -21,7 +21,10 @@ class Momentum:
         1.0, help="how far the server moves, times its running sum", above=0, at_most=1e6
     )
     server_momentum: Real = setting(
-        0.9, help="share of the running sum that is kept from round to round", at_least=0, at_most=0.9999
+        0.9,
+        help="share of the running sum that is kept from round to round",
+        at_least=0,
+        at_most=0.9999,
     )
 
     def start(self, models: Tensor, values: Mapping[str, Tensor]) -> Memory:
