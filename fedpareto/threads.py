@@ -1,4 +1,4 @@
-"""Threads: proposals in one defined numeric state, and training that loses no time to threads that wait."""
+"""Threads: proposals in one defined numeric state, training without threads that spin."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _warned: list[bool] = []
 
 
 def training_threads() -> int:
-    """Return how many threads a large training may use: one where they would spin while they wait."""
+    """Return how many threads a large training may use: one where others would spin."""
     import torch
 
     if not _loaded_too_early:

@@ -2,22 +2,37 @@
 
 from fedpareto.federation.cost import Cost
 from fedpareto.federation.data import Data, Dataset
+from fedpareto.federation.local import LOCAL_STEPS, LocalStep, Sgd
+from fedpareto.federation.losses import LOSSES, Loss
 from fedpareto.federation.measures import MEASURES, Measure
 from fedpareto.federation.models import MODELS, Lr, Mlp, Model, Own
+from fedpareto.federation.observer import Observer
 from fedpareto.federation.problem import Federation
+from fedpareto.federation.servers import SERVERS, Adam, Average, Momentum, ServerStep
 from fedpareto.federation.training import Training
 
 __all__ = [
+    "LOCAL_STEPS",
+    "LOSSES",
     "MEASURES",
     "MODELS",
+    "SERVERS",
+    "Adam",
+    "Average",
     "Cost",
     "Data",
     "Dataset",
     "Federation",
+    "LocalStep",
+    "Loss",
     "Lr",
     "Measure",
     "Mlp",
     "Model",
+    "Momentum",
+    "Observer",
     "Own",
+    "ServerStep",
+    "Sgd",
     "Training",
 ]

@@ -30,9 +30,15 @@ Rows = NDArray[np.int64]
 
 
 def traces(
-    problem: Federation, values: Values, columns: Columns, seeds: Sequence[int]
+    problem: Federation,
+    values: Values,
+    columns: Columns,
+    seeds: Sequence[int],
+    along: bool = False,
 ) -> Iterator[tuple[Rows, Trace]]:
     """Train points block by block; yield the rows of each block and what they showed.
+
+    With along, measures of the user's own are taken after every round too.
 
     A block has one seed on a CPU; on a GPU, rows that repeat the same settings with other seeds
     join it. It is padded to a fixed number of settings, so that no row depends on how many there
@@ -42,7 +48,8 @@ def traces(
     if not _repeated(problem, values, seeds):
         seeds_at_once = 1
     for grid in grids(seeds, rows_at_once, seeds_at_once):  # [S,R] row numbers
-        trace, _ = trained(problem, values, columns, grid, [seeds[rows[0]] for rows in grid])
+        firsts = [seeds[rows[0]] for rows in grid]
+        trace, _ = trained(problem, values, columns, grid, firsts, along=along)
         yield grid.flatten(), trace
 
 
@@ -53,20 +60,22 @@ def trained(
     grid: Rows,
     seeds: Sequence[int],
     observer: Observer | None = None,
+    along: bool = False,
 ) -> tuple[Trace, State]:
     """Train one block, padded to its full size; the trace has the rows of the grid [S,R] alone."""
     from fedpareto.federation.run import run
 
     rows_at_once, _ = at_once(problem)
     padded = np.stack([np.resize(rows, rows_at_once) for rows in grid])
-    trace, state = run(prepared(problem, values, columns, padded[0], seeds), observer)
+    repeats = [setup_of(problem, seed, along) for seed in seeds]
+    trace, state = run(prepared(problem, values, columns, padded[0], repeats), observer)
     starts = np.arange(len(grid))[:, None] * padded.shape[1]
     keep = starts + np.arange(grid.shape[1])
     return trace.rows(keep.flatten()), state
 
 
 def prepared(
-    problem: Federation, values: Values, columns: Columns, rows: Rows, seeds: Sequence[int]
+    problem: Federation, values: Values, columns: Columns, rows: Rows, repeats: Sequence[Setup]
 ) -> Block:
     """Return the block of these rows, in every repeat, ready to train."""
     import torch
@@ -78,11 +87,11 @@ def prepared(
     # a sample ratio stays in double precision: in float32, 0.35 of 10 clients were 3, not 4
     settings["sample_ratio"] = torch.from_numpy(columns["sample_ratio"][rows])
     models = [fixed(problem.model, lambda v, i=i: values[v.name][i]) for i in rows]  # type: ignore[misc]
-    repeats = [setup_of(problem, seed) for seed in seeds]
-    return prepare(repeats, settings, models, slots(problem, seeds), device_of(problem))
+    room = slots(problem, [repeat.seed for repeat in repeats])
+    return prepare(repeats, settings, models, room, device_of(problem))
 
 
-def setup_of(problem: Federation, seed: int) -> Setup:
+def setup_of(problem: Federation, seed: int, along: bool = False) -> Setup:
     """Return what the federations of one repeat share."""
     return Setup(
         problem.data,
@@ -94,6 +103,7 @@ def setup_of(problem: Federation, seed: int) -> Setup:
         problem.local,
         problem.server,
         problem.own_measures,
+        along,
     )
 
 

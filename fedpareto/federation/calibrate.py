@@ -115,8 +115,8 @@ def _fit(cases: Sequence[tuple[float, float]]) -> tuple[float, float]:
 def _step_seconds(problem: Federation, model: Model, size: int, share: float) -> float:
     """Return the median seconds of a plain step of SGD, as one client takes it."""
     import torch
-    from torch.nn.functional import cross_entropy
 
+    from fedpareto.federation.losses import loss_of
     from fedpareto.federation.setup import seeded
 
     data = load(problem.data)
@@ -126,9 +126,11 @@ def _step_seconds(problem: Federation, model: Model, size: int, share: float) ->
     y = torch.from_numpy(data.y_train[rows])
     sgd = torch.optim.SGD(module.parameters(), lr=1e-6, momentum=problem.training.momentum)
 
+    loss = loss_of(problem.training.loss)
+
     def step() -> None:
         sgd.zero_grad()
-        cross_entropy(module(x), y).backward()  # type: ignore[no-untyped-call]
+        loss.each(module(x).t()[None], y).mean().backward()  # type: ignore[no-untyped-call]
         sgd.step()
 
     before = torch.get_num_threads()

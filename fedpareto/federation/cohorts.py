@@ -19,7 +19,7 @@ from fedpareto.space import FloatArray
 
 @dataclass(frozen=True)
 class Cohort:
-    """Who takes part in a round of one repeat: of each federation, the first clients of the order."""
+    """Who takes part in a round of one repeat: in each federation, the first of an order."""
 
     order: Indices  # [K] clients, as this round would ask them
     count: Indices  # [R] how many of them take part in each federation

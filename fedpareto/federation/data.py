@@ -37,9 +37,9 @@ class Dataset:
     """Training and test data; an input is x * scale + shift."""
 
     x_train: NDArray[Any]  # [N, ...] uint8 or float32
-    y_train: NDArray[np.int64]  # [N]
+    y_train: NDArray[Any]  # [N] int64 classes, or float32 numbers to predict
     x_test: NDArray[Any]
-    y_test: NDArray[np.int64]
+    y_test: NDArray[Any]
     scale: float
     shift: float = 0.0
 
@@ -49,8 +49,15 @@ class Dataset:
         return tuple(self.x_train.shape[1:])
 
     @property
+    def numbers(self) -> bool:
+        """Say whether labels are numbers to predict rather than classes."""
+        return self.y_train.dtype.kind == "f"
+
+    @property
     def classes(self) -> int:
-        """Return the number of classes."""
+        """Return the number of classes; 1 where a number is to be predicted."""
+        if self.numbers:
+            return 1
         return int(max(self.y_train.max(), self.y_test.max())) + 1
 
 
@@ -277,9 +284,10 @@ def load(data: Data) -> Dataset:
 def _loaded(name: str, folder: str, share: float) -> Dataset:
     arrays = _arrays(Data(name, directory=folder))
     x_train = _inputs(arrays["x_train"])
-    y_train = arrays["y_train"].astype(np.int64)
     x_test = _inputs(arrays["x_test"])
-    y_test = arrays["y_test"].astype(np.int64)
+    kind = np.float32 if arrays["y_train"].dtype.kind == "f" else np.int64
+    y_train = arrays["y_train"].astype(kind)
+    y_test = arrays["y_test"].astype(kind)
     if share < 1:
         count = max(1, round(share * len(y_train)))
         keep = np.random.default_rng(0).permutation(len(y_train))[:count]

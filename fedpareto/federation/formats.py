@@ -47,6 +47,11 @@ def checked(found: Any, where: str) -> Arrays:
             f"{where}: x_train and x_test must both be uint8 or both floats, found "
             f"{arrays['x_train'].dtype} and {arrays['x_test'].dtype}."
         )
+    if (arrays["y_train"].dtype.kind == "f") != (arrays["y_test"].dtype.kind == "f"):
+        raise DataError(
+            f"{where}: y_train and y_test must both be class numbers or both floats to predict, "
+            f"found {arrays['y_train'].dtype} and {arrays['y_test'].dtype}."
+        )
     if arrays["x_train"].shape[1:] != arrays["x_test"].shape[1:]:
         raise DataError(
             f"{where}: x_train and x_test must have inputs of one shape, found "
@@ -69,17 +74,19 @@ def _named(found: Any, where: str) -> Arrays:
 
 def _check_part(part: str, x: NDArray[Any], y: NDArray[Any], where: str) -> None:
     """Refuse inputs x and labels y, of training or test data, that cannot be trained on."""
-    if x.ndim < 2 or y.dtype.kind not in "iu":
+    if x.ndim < 2 or y.dtype.kind not in "iuf":
         raise DataError(
-            f"{where}: x_{part} must be [n, ...] and y_{part} whole numbers, found shape "
-            f"{x.shape} and {y.dtype}."
+            f"{where}: x_{part} must be [n, ...] and y_{part} class numbers, or floats to predict, "
+            f"found shape {x.shape} and {y.dtype}."
         )
     if len(x) != len(y) or len(x) == 0:
         raise DataError(
             f"{where}: x_{part} and y_{part} must have the same length, above 0, found "
             f"{len(x)} and {len(y)}."
         )
-    if y.min() < 0 or y.max() >= MOST_CLASSES:
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise DataError(f"{where}: y_{part} must hold finite numbers to predict, found others.")
+    if y.dtype.kind != "f" and (y.min() < 0 or y.max() >= MOST_CLASSES):
         raise DataError(
             f"{where}: y_{part} must hold class numbers from 0 to {MOST_CLASSES - 1:,}, found "
             f"{y.min()} to {y.max()}."

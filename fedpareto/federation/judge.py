@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from fedpareto.federation.steps import Images
 from fedpareto.settings import imported
 
 FIGURES = ("error", "loss", "worst_error", "worst_loss")
+WORST = "_worst"  # ends the name of a measure that is taken of the worst client's share
 Own = Callable[[NDArray[Any], NDArray[Any]], float]  # scores [n,C], labels [n] → a number
 
 
@@ -58,11 +60,14 @@ class Judge:
     @property
     def names(self) -> tuple[str, ...]:
         """The figures that a judgement has."""
-        return (*FIGURES, *(name for own in self.own for name in (own, f"{own}_worst")))
+        return (*FIGURES, *self.own)
 
     @torch.no_grad()
-    def __call__(self, stack: Stack, params: Params) -> dict[str, Tensor]:
-        """Return every figure of models [S·R,...], name → [S·R] as float64."""
+    def __call__(self, stack: Stack, params: Params, own: bool = True) -> dict[str, Tensor]:
+        """Return every figure of models [S·R,...], name → [S·R] as float64.
+
+        The user's own are nan where they are not asked for: they may take long.
+        """
         models = [p[None] for p in params]
         n, R = len(self.images.y), len(params[0])
         device = self.owner.device
@@ -75,11 +80,11 @@ class Judge:
             loss[:, part] = self.loss.each(scores, truth)
             missed = _missed(scores, truth)
             wrong[:, part] = missed.masked_fill(loss[:, part].isnan(), torch.nan)
-            if self.own:
+            if self.own and own:
                 kept.append(scores)
         means = (wrong.mean(1), loss.mean(1), self._worst(wrong), self._worst(loss))
         found = {name: v.double() for name, v in zip(FIGURES, means, strict=True)}
-        return found | self._own(kept)
+        return found | (self._own(kept) if kept else unjudged(self.own, R, device))
 
     def _worst(self, each: Tensor) -> Tensor:
         """Return the largest mean over a client's share, [S·R], from figures per image [S·R,n]."""
@@ -93,24 +98,28 @@ class Judge:
         return torch.cat(worst)
 
     def _own(self, kept: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Return the user's own measures, of all test images and of the worst client's share."""
-        if not kept:
-            return {}
+        """Return the user's own measures, of all test images or of the worst client's share."""
         scores = torch.cat(list(kept), dim=2).transpose(1, 2).cpu().numpy()  # [S·R,n,C]
         labels = self.images.y.cpu().numpy()
         owners = self.owner.cpu().numpy()
         found = {}
         for name in self.own:
-            function: Own = imported(name)
-            whole = [_called(name, function, row, labels) for row in scores]
-            worst = [
-                _worst_client(name, function, row, labels, owners[i // self.federations])
-                for i, row in enumerate(scores)
-            ]
-            device = self.owner.device
-            found[name] = torch.tensor(whole, dtype=torch.float64, device=device)
-            found[f"{name}_worst"] = torch.tensor(worst, dtype=torch.float64, device=device)
+            function: Own = imported(name.removesuffix(WORST))
+            values = []
+            for i, row in enumerate(scores):
+                if name.endswith(WORST):
+                    owner = owners[i // self.federations]
+                    values.append(_worst_client(name, function, row, labels, owner))
+                else:
+                    values.append(called(name, function, row, labels))
+            found[name] = torch.tensor(values, dtype=torch.float64, device=self.owner.device)
         return found
+
+
+def unjudged(names: Sequence[str], n: int, device: Any) -> dict[str, Tensor]:
+    """Return nan for each of these figures, name → [n]."""
+    nothing = torch.full((n,), torch.nan, dtype=torch.float64, device=device)
+    return dict.fromkeys(names, nothing)
 
 
 def _missed(scores: Tensor, truth: Tensor) -> Tensor:
@@ -135,7 +144,9 @@ def _worst_client(
     for client in np.unique(owner):
         mine = owner == client
         try:
-            value = _called(name, function, scores[mine], labels[mine])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                value = called(name, function, scores[mine], labels[mine])
         except ValueError:  # such as AUC where a client holds one class alone
             continue
         if not np.isnan(value):
@@ -143,7 +154,7 @@ def _worst_client(
     return max(values, default=float("nan"))
 
 
-def _called(name: str, function: Own, scores: NDArray[Any], labels: NDArray[Any]) -> float:
+def called(name: str, function: Own, scores: NDArray[Any], labels: NDArray[Any]) -> float:
     """Return a measure as a number; nan where the scores are not finite."""
     if not np.isfinite(scores).all():
         return float("nan")

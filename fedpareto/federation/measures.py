@@ -265,10 +265,5 @@ def own_measure(name: str) -> Measure:
 
 
 def measures_of(own: Sequence[str] = ()) -> dict[str, Measure]:
-    """Return every measure, these of the user's own and their worst cases included."""
-    mine = {name: own_measure(name) for name in own}
-    worst = {
-        f"{name}_worst": Measure(f"{name} of the client that fares worst", _last(f"{name}_worst"))
-        for name in own
-    }
-    return {**MEASURES, **mine, **worst}
+    """Return every measure, these of the user's own included."""
+    return {**MEASURES, **{name: own_measure(name) for name in own}}

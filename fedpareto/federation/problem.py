@@ -89,17 +89,23 @@ class Federation:
 
     @property
     def own_measures(self) -> tuple[str, ...]:
-        """The measures of the user's own that objectives ask for, as package.module:function."""
-        asked = [o.measure.removesuffix("_worst") for o in self.objectives if ":" in o.measure]
-        return tuple(dict.fromkeys(asked))
+        """The measures of the user's own that objectives ask for, as package.module:function.
+
+        For the worst client's share, _worst is behind it.
+        """
+        return tuple(dict.fromkeys(o.measure for o in self.objectives if ":" in o.measure))
 
     def split_table(self, seed: int) -> NDArray[np.int64]:
-        """Return how many training images of each class each client holds in a repeat, [K,C]."""
+        """Return how many training images of each class each client holds in a repeat, [K,C].
+
+        C is 1 where numbers are predicted.
+        """
         data = load(self.data)
         split, _ = deal(data.y_train, self.data, seed)
         owner = np.repeat(np.arange(self.data.clients), split.sizes)
         table = np.zeros((self.data.clients, data.classes), dtype=np.int64)
-        np.add.at(table, (owner, data.y_train[split.order]), 1)
+        labels = np.zeros_like(owner) if data.numbers else data.y_train[split.order]
+        np.add.at(table, (owner, labels), 1)
         return table
 
     def columns(self, values: Values, n: int, views: Sequence[str] = VIEWS) -> Measured:
@@ -187,7 +193,7 @@ class Federation:
         out = {name: np.full(n, np.nan) for name in [*names, "diverged_round"]}
         longest = int(held["rounds"].max())
         way = {name: np.full((n, longest), np.nan) for name in on_the_way}
-        for rows, trace in blocks.traces(self, values, held, seeds):
+        for rows, trace in blocks.traces(self, values, held, seeds, along=bool(on_the_way)):
             mine = {name: column[rows] for name, column in held.items()}
             for name, column in self._ends(trace, mine, names).items():
                 out[name][rows] = column

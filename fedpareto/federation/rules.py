@@ -13,10 +13,14 @@ from fedpareto.federation.setup import seeded
 from fedpareto.federation.sizes import size_of
 from fedpareto.federation.split import deal
 from fedpareto.mechanisms import AddsGaussian, LimitsSummands, adds_noise, needs_everyone
-from fedpareto.settings import largest, least, named
+from fedpareto.settings import imported, largest, least, named
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from fedpareto.federation.problem import Federation
+
+TRIED = 1000  # test images that a loss or a measure of the user's own is tried on
 
 
 def check_settings(problem: Federation) -> None:
@@ -104,10 +108,57 @@ def check_parts(problem: Federation) -> None:
             f"and update {needed / 2**30:,.0f} GiB, where there are {_memory() / 2**30:,.0f}. Make "
             "it narrower."
         )
+    _check_labels(problem, data.numbers)
     deal(data.y_train, problem.data, 0)
     module = seeded(lambda: problem.widest.build(data.shape, data.classes), 0)
     stack_of(problem.widest, module, data.shape, data.classes)
+    _check_own(problem, module)
     device_of(problem)
+
+
+def _check_labels(problem: Federation, numbers: bool) -> None:
+    """Refuse a loss or a measure of classes where numbers are to be predicted."""
+    if not numbers:
+        return
+    if problem.training.loss == "cross_entropy":
+        raise SettingError(
+            "training.loss: must be mse or your own where labels are floats to predict, found "
+            "cross_entropy. If they are classes, store them as whole numbers."
+        )
+    for o in problem.objectives:
+        if o.measure in ("test_error", "test_error_worst", "utility_lost"):
+            raise SettingError(
+                f"objectives.{o.name}: must not count wrong classes where labels are floats to "
+                f"predict, found {o.measure}. Use test_loss, or a measure of your own."
+            )
+
+
+def _check_own(problem: Federation, module: nn.Module) -> None:
+    """Try the user's own loss and measures on some test images, to say early what is wrong."""
+    import torch
+
+    from fedpareto.federation.judge import WORST, called
+    from fedpareto.federation.losses import loss_of
+
+    data = load(problem.data)
+    labels = torch.from_numpy(data.y_test[:TRIED])
+    with torch.no_grad():
+        scores = module(torch.from_numpy(data.x_test[:TRIED]) * data.scale + data.shift)
+    own = [("training.loss", problem.training.loss)] if ":" in problem.training.loss else []
+    own += [(f"measure {name!r}", name.removesuffix(WORST)) for name in problem.own_measures]
+    for where, name in own:
+        try:
+            if where == "training.loss":
+                loss_of(name).each(scores.t()[None], labels)
+            else:
+                called(name, imported(name), scores.numpy(), labels.numpy())
+        except SettingError as error:
+            raise SettingError(f"{where}: {str(error).removeprefix(f'{where}: ')}") from None
+        except Exception as error:
+            raise SettingError(
+                f"{where}: {name!r} must take scores {list(scores.shape)} and labels "
+                f"{list(labels.shape)}, found {type(error).__name__}: {error}."
+            ) from error
 
 
 def _memory() -> int:

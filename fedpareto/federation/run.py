@@ -12,13 +12,14 @@ from fedpareto.errors import SettingError
 from fedpareto.federation.block import Block
 from fedpareto.federation.clients import Clients
 from fedpareto.federation.cohorts import Cohort, drawn
+from fedpareto.federation.judge import unjudged
 from fedpareto.federation.observer import Observer
 from fedpareto.federation.protection import aggregate, protect, step, weights
 from fedpareto.federation.spent import Spent, spent
 from fedpareto.federation.stack import unflatten
 from fedpareto.federation.state import State, keep, start
 from fedpareto.federation.steps import precision, threads_for
-from fedpareto.federation.trace import Shown, Trace, collected, unjudged
+from fedpareto.federation.trace import Shown, Trace, collected
 from fedpareto.problem import tell
 
 DIVERGED = 1e4  # an update this many times longer than the model it started from
@@ -120,7 +121,8 @@ def judged(block: Block, state: State, t: int) -> dict[str, Tensor]:
     if not regular and t + 1 not in block.last_rounds:
         return unjudged(block.judge.names, rows, block.device)
     params = unflatten(state.models.flatten(0, 1), block.stack.initial)
-    found = block.judge(block.stack, [p.contiguous() for p in params])
+    own = block.setup.along or t + 1 in block.last_rounds
+    found = block.judge(block.stack, [p.contiguous() for p in params], own)
     if regular:
         return found
     ends = (block.settings["rounds"].long() == t + 1).repeat(len(block.repeats))

@@ -36,7 +36,8 @@ class Setup:
     cost: Cost = Cost()
     local: LocalStep = field(default_factory=Sgd)
     server: ServerStep = field(default_factory=Average)
-    measures: tuple[str, ...] = ()  # of the user's own, as package.module:function
+    measures: tuple[str, ...] = ()  # of the user's own, package.module:function, also with _worst
+    along: bool = False  # whether these are measured after every round, and not only at the end
 
     @property
     def data(self) -> Dataset:
@@ -65,7 +66,7 @@ class Setup:
         return [p.detach() for p in self.module(model).parameters()]
 
     def batches(self, split: Split, client: int, t: int) -> Indices:
-        """Return one client's mini-batches [steps, batch] of a round as image numbers, −1 padded."""
+        """Return a client's mini-batches [steps, batch] of a round as image numbers, −1 padded."""
         return self.batches_of(split.of(client), client, t)
 
     def batches_of(self, mine: Indices, client: int, t: int) -> Indices:

@@ -100,6 +100,11 @@ TRIES = 50  # of a split that leaves no client without an image
 
 def deal(labels: Indices, data: Data, seed: int) -> tuple[Split, int]:
     """Deal training images so that every client gets one; return the split and its seed."""
+    if labels.dtype.kind == "f" and data.split in ("dirichlet", "shards"):
+        raise DataError(
+            f"data.split: must be iid or unequal where numbers are predicted, found {data.split}: "
+            "there are no classes to deal by."
+        )
     if data.split == "shards" and data.clients * data.shards > len(labels):
         raise DataError(
             "data.shards: every shard must hold an image, so clients × shards at most "

@@ -194,7 +194,7 @@ def linear_weights(module: nn.Module) -> Tensor:
 
 
 def embedded(narrow: Params, wide: Params) -> Params:
-    """Put a narrow model's parameters into the first places of the widest one's; the rest is zero."""
+    """Put a narrow model's parameters into the first places of the widest model; others are 0."""
     out = [torch.zeros(w.shape) for w in wide]
     for n, o in zip(narrow, out, strict=True):
         o[tuple(slice(size) for size in n.shape)] = n

@@ -10,24 +10,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedpareto.federation.judge import FIGURES
 from fedpareto.federation.spent import LARGEST, SUMMED
 from fedpareto.space import FloatArray
 
 GROWING = (*SUMMED, *LARGEST, "server_seconds")  # figures that add up over the rounds
-# error, worst_error          share of test images classified wrongly; of the client that fares worst
-# loss, worst_loss            mean loss on the test images; of the client that fares worst
-# upload_bytes, download_bytes  sent and received by all clients so far
-# shared, shared_worst        numbers a client has sent so far, mean over a round's clients; most
-# seconds, seconds_worst      of training and protection so far, mean over a round's clients; most
-# round_seconds               the rounds so far: the slowest client, its transfers, the server
-# reading_seconds             of decryption so far, mean over a round's clients
-# server_seconds              of the server so far, to add uploads
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What federations showed after every round; nan where a round was not judged."""
+    """What federations showed after every round; nan where a round was not judged.
+
+    The figures, and what each is:
+        error, worst_error             share of test images classified wrongly; of the worst client
+        loss, worst_loss               mean loss on the test images; of the worst client
+        upload_bytes, download_bytes   sent and received by all clients so far
+        shared, shared_worst           numbers a client has sent so far: mean; of who sent most
+        seconds, seconds_worst         of training and protection so far: mean; of the slowest
+        round_seconds                  of all rounds so far: slowest client, transfers, server
+        reading_seconds                of decryption so far, mean over a round's clients
+        server_seconds                 that the server has spent on adding uploads so far
+    """
 
     figures: Mapping[str, FloatArray]  # name → [R,T]
     withheld: FloatArray  # [R,T,M] size of what each client keeps private; nan for who is absent
@@ -65,12 +67,3 @@ def collected(shown: Sequence[Shown], parameters: Tensor) -> Trace:
     wild = torch.stack([each.wild for each in shown], dim=2).flatten(0, 1).cpu().numpy()
     first = np.where(wild.any(axis=1), wild.argmax(axis=1) + 1.0, np.nan)
     return Trace(figures, withheld.cpu().numpy(), first, parameters.flatten().cpu().numpy())
-
-
-def unjudged(names: Sequence[str], n: int, device: str) -> dict[str, Tensor]:
-    """Return nan for every figure of a judgement, name → [n]."""
-    nothing = torch.full((n,), torch.nan, dtype=torch.float64, device=device)
-    return dict.fromkeys(names, nothing)
-
-
-__all__ = ["FIGURES", "GROWING", "Shown", "Trace", "collected", "unjudged"]

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedpareto.errors import Fault
 from fedpareto.federation import MEASURES
+from fedpareto.federation.measures import own_measure
 from fedpareto.mechanisms import adds_noise
 from fedpareto.privacy import Privacy
 from fedpareto.problem import Objective
@@ -80,7 +81,7 @@ def _objective(name: str, table: Any, mechanism: Any, faults: list[Fault]) -> Ob
         return None
     key = f"{where}.measure" if asked.measure else where
     called = asked.measure or name
-    measure = MEASURES.get(called)
+    measure = own_measure(called) if ":" in called else MEASURES.get(called)
     if measure is None:
         message = f"there is no measure {called!r}. {hint(called, MEASURES, faults)}".rstrip()
         faults.append(Fault(key, message))

@@ -16,7 +16,7 @@ from fedpareto.settings import named, searched
 from fedpareto.study.lines import line_of, lines_of
 from fedpareto.study.members import key_of, member, member_table
 from fedpareto.study.objectives import objective_tables, read_objectives
-from fedpareto.study.sections import FAMILIES, PLAIN, SECTIONS, Head
+from fedpareto.study.sections import FAMILIES, PLAIN, SECTIONS, UNNAMED, Head
 from fedpareto.study.study import Study, encrypted
 from fedpareto.study.table import plain, read, refuse_unknown
 
@@ -99,6 +99,8 @@ def _built(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | No
             block=head.block or held["optimizer"].batch,
             privacy=held["privacy"],
             cost=held["cost"],
+            server=held["server"],
+            local=held["local"],
         )
     except SettingError as error:
         key, _, message = str(error).partition(": ")
@@ -124,17 +126,11 @@ def _described(
     objectives: Iterable[Objective],
 ) -> dict[str, Any]:
     """Return a study file in full, every default filled in."""
-    return {
-        **plain(head),
-        "data": plain(held["data"]),
-        "model": member_table(sections["model"], held["model"]),
-        "training": plain(held["training"]),
-        "mechanism": member_table(sections["mechanism"], held["mechanism"]),
-        "privacy": plain(held["privacy"]),
-        "cost": plain(held["cost"]),
-        "objectives": objective_tables(objectives),
-        "optimizer": member_table(sections["optimizer"], held["optimizer"]),
-    }
+    described = {name: plain(held[name]) for name in PLAIN}
+    described |= {name: member_table(sections[name], held[name]) for name in FAMILIES}
+    described["objectives"] = objective_tables(objectives)
+    top: dict[str, Any] = plain(head)
+    return top | {name: described[name] for name in SECTIONS}
 
 
 def _sections(table: Mapping[str, Any], faults: list[Fault]) -> dict[str, dict[str, Any]]:
@@ -147,7 +143,8 @@ def _sections(table: Mapping[str, Any], faults: list[Fault]) -> dict[str, dict[s
             faults.append(Fault(name, message))
             found = {}
         sections[name] = found
-    sections["optimizer"] = {"name": "bayesian"} | sections["optimizer"]
+    for name, unnamed in UNNAMED.items():
+        sections[name] = {"name": unnamed} | sections[name]
     return sections
 
 
@@ -168,15 +165,14 @@ def _located(data: Data, folder: Path) -> Data:
 
 def _refuse_shared_names(held: Mapping[str, Any], faults: list[Fault]) -> None:
     """Refuse settings of two sections with one name: a point could not tell them apart."""
-    training = [] if held["training"] is None else list(named(held["training"]))
-    mechanism = [] if held["mechanism"] is None else list(named(held["mechanism"]))
-    model = [] if held["model"] is None else [v.name for v in searched(held["model"])]
-    for section, other, mine, theirs in (
-        ("mechanism", "training", mechanism, training),
-        ("model", "training", model, training),
-        ("model", "mechanism", model, mechanism),
-    ):
-        for name in mine:
-            if name in theirs:
+    owner: dict[str, str] = {}
+    for section in ("training", "mechanism", "local", "server", "model"):
+        part = held[section]
+        if part is None:
+            continue
+        names = [v.name for v in searched(part)] if section == "model" else list(named(part))
+        for name in names:
+            other = owner.setdefault(name, section)
+            if other != section:
                 message = f"must have a name of its own, found one that [{other}] has: {name}."
                 faults.append(Fault(key_of(f"{section}.{name}", held["mechanism"]), message))

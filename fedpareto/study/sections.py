@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedpareto.federation import MODELS, Cost, Data, Training
+from fedpareto.federation import LOCAL_STEPS, MODELS, SERVERS, Cost, Data, Training
 from fedpareto.mechanisms import MECHANISMS
 from fedpareto.optimizers import OPTIMIZERS
 from fedpareto.privacy import Privacy
@@ -85,8 +85,36 @@ PLAIN: dict[str, type] = {"data": Data, "training": Training, "privacy": Privacy
 FAMILIES: dict[str, Mapping[str, type]] = {
     "model": MODELS,
     "mechanism": MECHANISMS,
+    "local": LOCAL_STEPS,
+    "server": SERVERS,
     "optimizer": OPTIMIZERS,
 }
-METHODS = {"model": "build", "mechanism": "protect", "optimizer": "propose"}  # what a member has
+METHODS = {  # what a member of each family has
+    "model": "build",
+    "mechanism": "protect",
+    "local": "descend",
+    "server": "step",
+    "optimizer": "propose",
+}
+UNNAMED = {"local": "sgd", "server": "average", "optimizer": "bayesian"}  # if nothing is named
 
-SECTIONS = (*PLAIN, *FAMILIES, "objectives")
+# What came after version 0.1, with the value that studies had before: it does not count towards a
+# study's identity, so that studies begun then go on.
+LATER: tuple[tuple[tuple[str, ...], object], ...] = (
+    (("local",), {"name": "sgd"}),
+    (("server",), {"name": "average"}),
+    (("training", "loss"), "cross_entropy"),
+)
+
+SECTIONS = (  # in the order of a file
+    "data",
+    "model",
+    "training",
+    "local",
+    "mechanism",
+    "server",
+    "privacy",
+    "cost",
+    "objectives",
+    "optimizer",
+)

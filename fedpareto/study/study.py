@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from fedpareto.errors import SettingError
-from fedpareto.mechanisms import Chain, links_of
+from fedpareto.mechanisms import Chain, Encrypts, links_of
 from fedpareto.optimizers import Optimizer
 from fedpareto.problem import Problem
+from fedpareto.study.sections import LATER
 from fedpareto.study.table import plain
 
 
@@ -49,18 +50,24 @@ class Study:
                 "optimizer": optimizer,
             }
         kept = {k: v for k, v in self.description.items() if k not in ("name", "budget")}
+        kept = _without_later(kept)
         tables = self.description["objectives"].items()
         return kept | {
             "objectives": [{"name": name, **table} for name, table in tables]
         }  # in order
 
 
-@runtime_checkable
-class Encrypting(Protocol):
-    """A mechanism that can run its encryption, and not only charge for it."""
-
-    @property
-    def encrypt(self) -> bool: ...
+def _without_later(table: dict[str, Any]) -> dict[str, Any]:
+    """Return a description without what came later and has the value that it had before."""
+    kept = {k: dict(v) if isinstance(v, dict) else v for k, v in table.items()}
+    for path, before in LATER:
+        *outer, last = path
+        inner: dict[str, Any] = kept
+        for key in outer:
+            inner = inner.get(key, {})
+        if inner.get(last) == before:
+            del inner[last]
+    return kept
 
 
 def encrypted(study: Study) -> Study:
@@ -70,7 +77,7 @@ def encrypted(study: Study) -> Study:
     """
     problem: Any = study.problem
     links = links_of(problem.mechanism)
-    if not any(isinstance(link, Encrypting) for link in links):
+    if not any(isinstance(link, Encrypts) for link in links):
         name = study.description["mechanism"]["name"]
         raise SettingError(f"--encrypt: must go with a mechanism that encrypts, found {name}.")
     made = tuple(_encrypting(link) for link in links)
@@ -80,6 +87,6 @@ def encrypted(study: Study) -> Study:
 
 
 def _encrypting(link: Any) -> Any:
-    if not isinstance(link, Encrypting):
+    if not isinstance(link, Encrypts):
         return link
     return replace(link, encrypt=True)  # type: ignore[type-var]

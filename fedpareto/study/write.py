@@ -41,6 +41,8 @@ def fixed_study(study: Study, settings: Mapping[str, Any]) -> str:
     table["training"] = _without_unset(_chosen(table["training"], problem.training, settings))
     table["mechanism"] = _chosen(table["mechanism"], problem.mechanism, settings)
     table["model"] = _chosen(table["model"], problem.model, settings)
+    table["server"] = _chosen(table["server"], problem.server, settings)
+    table["local"] = _chosen(table["local"], problem.local, settings)
     table |= {"name": f"{study.name}-pick", "budget": 1, "repeats": 5, "block": 1}
     table["optimizer"] = {"name": "random", "batch": 1}
     return to_toml(table) + "\n"

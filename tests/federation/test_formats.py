@@ -112,7 +112,7 @@ def test_labels_in_a_column_become_a_row() -> None:
 
 
 def labels(part: str) -> str:
-    return f"x_{part} must be [n, ...] and y_{part} whole numbers, found shape"
+    return f"x_{part} must be [n, ...] and y_{part} class numbers, or floats to predict, found shape"
 
 
 def inputs(part: str) -> str:
@@ -134,8 +134,10 @@ UNFIT = {
                            "x_train and y_train must have the same length, above 0, found 0 and 0."),
     "no test images": (WHOLE | {"x_test": X[:0], "y_test": Y[:0]},
                        "x_test and y_test must have the same length, above 0, found 0 and 0."),
-    "labels that are floats": (WHOLE | {"y_train": Y + 0.5}, f"{labels('train')} (4, 2, 3) and float64."),
-    "labels that are whole, but floats": (WHOLE | {"y_test": Y[:2] * 1.0}, f"{labels('test')} (2, 2, 3) and float64."),
+    "numbers to predict that are not finite": (WHOLE | {"y_train": Y * np.nan, "y_test": Y[:2] * 1.0},
+                                               "y_train must hold finite numbers to predict, found others."),
+    "labels of two kinds": (WHOLE | {"y_test": Y[:2] * 1.0},
+                            "y_train and y_test must both be class numbers or both floats to predict, found int64 and float64."),
     "labels that are true or false": (WHOLE | {"y_test": Y[:2] > 0}, f"{labels('test')} (2, 2, 3) and bool."),
     "labels that are texts": (WHOLE | {"y_train": np.array(["cat", "dog", "eel", "dog"])}, f"{labels('train')} (4, 2, 3) and <U3."),
     "labels that are objects": (WHOLE | {"y_train": Y.astype(object)}, f"{labels('train')} (4, 2, 3) and object."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 
@@ -12,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 from torch.nn import functional as F
 
 from fedpareto import Data, Federation, Float, Lr, Objective, Randomization, Training
-from fedpareto.errors import SettingError
+from fedpareto.errors import DataError, SettingError
 from fedpareto.federation.data import load
 from fedpareto.federation.losses import CrossEntropy, Mse, OwnLoss, loss_of
 
@@ -109,3 +110,47 @@ def test_a_measure_of_ones_own_is_told_after_every_round(own):
 def test_a_measure_that_is_no_number_is_refused(own):
     with pytest.raises(SettingError, match="measure 'own_losses:words': must return one number, found str"):
         federation("own_losses:words").measure(VALUES, [3, 3])
+
+
+@pytest.fixture
+def prices(tmp_path):
+    """Numbers to predict: a line with little noise, as an .npz file."""
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(300, 4)).astype(np.float32)
+    y = (x @ np.array([1.0, -2.0, 0.5, 0.0]) + 0.01 * draw.normal(size=300)).astype(np.float64)
+    np.savez(tmp_path / "prices.npz", x_train=x[:200], y_train=y[:200], x_test=x[200:], y_test=y[200:])
+    return str(tmp_path / "prices.npz")
+
+
+def regression(data, split="iid", loss="mse", measure="own_losses:mae", **more):
+    training = Training(0.05, rounds=10, local_epochs=2, batch_size=20, loss=loss)
+    return Federation(Data(data, 4, split), Lr(), training, Randomization(1e-4, 1e3), (Objective("o", measure),), **more)
+
+
+def test_numbers_are_predicted_with_mse_and_judged_by_ones_own_measure(own, prices):
+    own.mae = lambda scores, labels: float(np.abs(scores[:, 0] - labels).mean())
+    problem = regression(prices)
+    problem.check()
+    found = problem.measure({}, [0])
+    assert found["own_losses:mae"][0] < 0.05
+    assert np.sqrt(found["test_loss"][0]) < 0.07
+    assert np.isnan(found["test_error"][0])
+    assert problem.split_table(0).tolist() == [[50]] * 4
+
+
+@pytest.mark.parametrize(("changed", "says"), [
+    ({"loss": "cross_entropy"}, "training.loss: must be mse or your own where labels are floats to predict, found cross_entropy"),
+    ({"measure": "test_error"}, "objectives.o: must not count wrong classes where labels are floats to predict, found test_error"),
+    ({"split": "dirichlet"}, "data.split: must be iid or unequal where numbers are predicted, found dirichlet"),
+    ({"loss": "own_losses:mean"}, "training.loss: 'own_losses:mean' must return a tensor with one loss for each record"),
+    ({"loss": "own_losses:gone"}, "training.loss: 'own_losses:gone' must be importable"),
+    ({"loss": "own_losses:broken"}, "training.loss: 'own_losses:broken' must take scores [100, 1] and labels [100], found ZeroDivisionError"),
+    ({"measure": "own_losses:gone"}, "'own_losses:gone' must be importable"),
+    ({"measure": "own_losses:words"}, "measure 'own_losses:words': must return one number, found str"),
+])
+def test_what_does_not_fit_numbers_is_refused_before_anything_runs(own, prices, changed, says):
+    own.mae = lambda scores, labels: float(np.abs(scores[:, 0] - labels).mean())
+    own.mean = lambda scores, labels: (scores[:, 0] - labels).square().mean()
+    own.broken = lambda scores, labels: 1 / 0
+    with pytest.raises((SettingError, DataError), match=re.escape(says)):
+        regression(prices, **changed).check()
