@@ -42,7 +42,7 @@ class Designed:
     runs: theory.Runs  # of the pre-experiment
     points: Any  # its Pareto points: rounds, sigma, sample_ratio, loss, leakage
     clients: int  # K₀
-    cost: theory.Cost
+    cost: theory.Spending
     seconds: float  # of wall clock
     others: dict[
         str, dict[str, Any]
