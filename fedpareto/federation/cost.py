@@ -1,4 +1,7 @@
-"""What training and sending take, as a model of time: a study holds its figures, so that every machine gives the same numbers."""
+"""What training and sending take, as a model of time.
+
+A study holds the figures of the model, so that every machine gives the same numbers.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from fedpareto.settings import setting
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of a client's work; `fedpareto calibrate` measures them on a machine and writes them into a study file."""
+    """Seconds of a client's work; `fedpareto calibrate` measures them and writes them to a file."""
 
     step_seconds: float = setting(
         1.5e-4,
@@ -62,12 +65,12 @@ class Cost:
 
     def charged(self, key_bits: int) -> dict[str, float]:
         """Return the seconds of encryption that are charged, name → seconds."""
-        if self.encryption == "phe":
-            grown = (key_bits / 2048) ** 2.8  # 28.8 ms at 3072 bits
-            return {
-                "encrypt_seconds": 9.21e-3 * grown,
-                "decrypt_seconds": 2.63e-3 * grown,
-                "add_seconds": 7.7e-6 * (key_bits / 2048) ** 1.2,
-                "pack_seconds": self.pack_seconds,
-            }
-        return {name: getattr(self, name) for name in SECONDS}
+        if self.encryption != "phe":
+            return {name: getattr(self, name) for name in SECONDS}
+        grown = (key_bits / 2048) ** 2.8  # 28.8 ms at 3072 bits
+        return {
+            "encrypt_seconds": 9.21e-3 * grown,
+            "decrypt_seconds": 2.63e-3 * grown,
+            "add_seconds": 7.7e-6 * (key_bits / 2048) ** 1.2,
+            "pack_seconds": self.pack_seconds,
+        }

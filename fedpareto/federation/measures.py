@@ -1,4 +1,7 @@
-"""Measures: what a training showed and its settings say, as one number per federation. Objectives pick them by name."""
+"""Measures: what a training showed and its settings say, as one number per federation.
+
+Objectives pick them by name.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +29,13 @@ class Measure:
     help: str
     compute: Compute
     reference: float | None = None
-    needs: tuple[
-        str, ...
-    ] = ()  # settings and other columns it is computed from, beside those of every study
+    # settings and other columns it is computed from, beside those of every study
+    needs: tuple[str, ...] = ()
     proxy: str | None = None
     worst: str | None = None  # the measure for the worst client, where clients differ
     known: bool = False  # follows from the settings alone, without training
-    figures: tuple[
-        str, ...
-    ] = ()  # of what rounds cost, that it is computed from: known where these follow from the settings
+    # costs of rounds that it is computed from; it is known where these follow from the settings
+    figures: tuple[str, ...] = ()
 
     def known_from(self, figures: Columns, columns: Columns) -> FloatArray:
         """Return the measure from figures at each row's own end, without a training."""
@@ -42,12 +43,14 @@ class Measure:
 
     def follows(self, columns: Columns, costs: Columns) -> bool:
         """Say whether it is known where these columns and figures are."""
-        known = self.known or (bool(self.figures) and all(name in costs for name in self.figures))
-        return known and all(need in columns for need in self.needs)
+        costs_known = bool(self.figures) and all(name in costs for name in self.figures)
+        if not (self.known or costs_known):
+            return False
+        return all(need in columns for need in self.needs)
 
 
 def _last(name: str) -> Compute:
-    """Return a figure [R,T] of the trace at each federation's own last round, [R].
+    """Compute a figure [R,T] of the trace at each federation's own last round, [R].
 
     What is known of it without a training, [R], is known at the last round.
     """
@@ -63,32 +66,42 @@ def _last(name: str) -> Compute:
 
 
 def _per_round(compute: Compute) -> Compute:
+    """Compute a total as a mean over rounds."""
     return lambda trace, s: compute(trace, s) / s["rounds"]
 
 
 def _of_dense(compute: Compute, unit: float) -> Compute:
-    """Return a figure in units of what all clients would have sent unprotected."""
-    return lambda trace, s: compute(trace, s) / (unit * s["parameters"] * s["cohort"] * s["rounds"])
+    """Compute a figure in units of what all clients would have sent unprotected."""
+
+    def ratio(trace: Any, s: Columns) -> FloatArray:
+        unprotected = unit * s["parameters"] * s["cohort"] * s["rounds"]
+        return compute(trace, s) / unprotected
+
+    return ratio
 
 
 def _eq15(over: Callable[..., FloatArray]) -> Compute:
+    """Compute the leakage of Kang 2023, Eq. 15, put together over the clients of the last round."""
+
     def compute(trace: Trace, s: Columns) -> FloatArray:
-        last = trace.withheld[np.arange(len(trace.withheld)), s["rounds"].astype(int) - 1]  # [R,M]
+        last_round = s["rounds"].astype(int) - 1
+        withheld = trace.withheld[np.arange(len(trace.withheld)), last_round]  # [R,M]
         with np.errstate(all="ignore"):
-            leakage = kang23_eq15(np.nan_to_num(last), s["c2"][:, None])
-        return np.asarray(
-            np.ma.filled(over(np.ma.masked_array(leakage, ~np.isfinite(last)), axis=1), np.nan)
-        )
+            leakage = kang23_eq15(np.nan_to_num(withheld), s["c2"][:, None])
+        of_those_there = np.ma.masked_array(leakage, ~np.isfinite(withheld))
+        return np.asarray(np.ma.filled(over(of_those_there, axis=1), np.nan))
 
     return compute
 
 
 def _column(name: str) -> Compute:
+    """Take a measure as it stands among the columns."""
     return lambda trace, s: s[name]
 
 
 _SENT = ("sigma", "clipping_norm")
-_UP, _DOWN = ("upload_bytes",), ("download_bytes",)
+_UP = ("upload_bytes",)
+_DOWN = ("download_bytes",)
 
 MEASURES: dict[str, Measure] = {
     "test_error": Measure(
@@ -111,7 +124,8 @@ MEASURES: dict[str, Measure] = {
         "test loss of the client whose share of the test images fares worst", _last("worst_loss")
     ),
     "utility_lost": Measure(
-        "test error beyond that of the same training unprotected (Kang 2023, Eq. 7); trains each point twice",
+        "test error beyond that of the same training unprotected (Kang 2023, Eq. 7); "
+        "trains each point twice",
         lambda trace, s: _last("error")(trace, s) - s["unprotected_error"],
         reference=1.0,
         needs=("unprotected_error",),
@@ -230,7 +244,8 @@ MEASURES: dict[str, Measure] = {
         figures=("shared_worst",),
     ),
     "training_seconds": Measure(
-        "seconds a client spends on training and protection over all rounds, by the cost model, mean over clients",
+        "seconds a client spends on training and protection over all rounds, by the cost model, "
+        "mean over clients",
         _last("seconds"),
         worst="training_seconds_worst",
         figures=("seconds",),
@@ -241,18 +256,20 @@ MEASURES: dict[str, Measure] = {
         figures=("seconds_worst",),
     ),
     "kang23_eq14": Measure(
-        "seconds a client spends on training and encryption, mean over clients, and the server on adding (Kang 2023, "
-        "Eq. 14), by the cost model",
+        "seconds a client spends on training and encryption, mean over clients, and the server on "
+        "adding (Kang 2023, Eq. 14), by the cost model",
         lambda trace, s: _last("seconds")(trace, s) + _last("server_seconds")(trace, s),
         figures=("seconds", "server_seconds"),
     ),
     "decryption_seconds": Measure(
-        "seconds a client spends on decryption over all rounds, by the cost model, mean over clients",
+        "seconds a client spends on decryption over all rounds, by the cost model, "
+        "mean over clients",
         _last("reading_seconds"),
         figures=("reading_seconds",),
     ),
     "gu24_eq4": Measure(
-        "rounds × seconds of a round (Gu 2024, Eq. 4): the slowest client's work and transfers, by the cost model",
+        "rounds × seconds of a round (Gu 2024, Eq. 4): the slowest client's work and transfers, "
+        "by the cost model",
         _last("round_seconds"),
         figures=("round_seconds",),
     ),

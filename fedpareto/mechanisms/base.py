@@ -22,18 +22,15 @@ class Upload:
     seconds: Tensor  # [R,K] client time spent on protection
     overhead: Tensor | None = None  # [R,K] bits sent beside the numbers and their places
     sent: Tensor | None = None  # [R,K,P] which numbers are sent; None for all
-    private: Tensor | None = (
-        None  # [R,K,P] where the client goes on with its own value next round; None for nowhere
-    )
+    # [R,K,P] where the client goes on with its own value next round; None for nowhere
+    private: Tensor | None = None
     withheld: Tensor | None = None  # [R,K] size of the private values, μ of Kang 2023, Eq. 15
-    download: Tensor | None = (
-        None  # [R,K] bits the client receives; None for the model as 32-bit floats
-    )
+    # [R,K] bits the client receives; None for the model as 32-bit floats
+    download: Tensor | None = None
     reading: Tensor | None = None  # [R,K] seconds a client takes to read what it receives
     adding: Tensor | None = None  # [R] seconds the server takes to add the uploads
-    room: Tensor | None = (
-        None  # [R] parameters of each federation's model, where values are left out; None for as many as exist
-    )
+    # [R] parameters of each federation's model, where values are left out; None: as many as exist
+    room: Tensor | None = None
 
     # what both ends know already
     model: Tensor | None = None  # [R,P] the parameters that the round began with
@@ -43,15 +40,15 @@ class Upload:
     @property
     def total_bits(self) -> Tensor:
         """Bits sent, [R,K]: numbers, their places where not all are sent, and the rest."""
-        return (
-            self.count.double() * self.bits
-            + self.index_bits
-            + (0 if self.overhead is None else self.overhead)
-        )
+        bits = self.count.double() * self.bits + self.index_bits
+        return bits if self.overhead is None else bits + self.overhead
 
     @property
     def index_bits(self) -> Tensor:
-        """Bits that say which numbers are sent, [R,K]: a bitmap or a list of places, whichever is smaller."""
+        """Bits that say which numbers are sent, [R,K].
+
+        A bitmap or a list of places, whichever is smaller.
+        """
         import torch
 
         if self.sent is None:
@@ -68,9 +65,8 @@ class Upload:
         if self.room is not None:
             return self.room
         if self.exists is None:
-            return torch.full(
-                (len(self.values),), float(self.values.shape[2]), device=self.values.device
-            )
+            R, _, P = self.values.shape
+            return torch.full((R,), float(P), device=self.values.device)
         return self.exists.sum(1).float()
 
     def dense(self, values: Tensor) -> Upload:
@@ -86,7 +82,10 @@ class Upload:
         return replace(self, values=self.values * kept, sent=kept, count=kept.sum(2).float())
 
     def lighter(self, dropped: Tensor) -> Upload:
-        """Return an upload whose values are left out without so many numbers [R], whichever they are."""
+        """Return an upload that sends so many numbers [R] fewer, whichever they are.
+
+        It is for an upload whose values are left out.
+        """
         count = (self.parameters.double() - dropped).float()[:, None].expand_as(self.count)
         return replace(self, sent=self.values > 0, count=count)
 
@@ -107,36 +106,35 @@ class Mechanism(Protocol):
 
 
 def each(column: Tensor) -> Tensor:
-    """Return a setting [R] so that it meets uploads [R,K,P]."""
+    """Return a setting [R] as [R,1,1], to broadcast with uploads [R,K,P]."""
     return column[:, None, None]
 
 
 def smallest(size: Tensor, share: Tensor, among: Tensor | None) -> Tensor:
-    """Mark the smallest share [R] of the entries of size [R,K,P], exactly ⌊share·n⌋ of the n that are among [R,P].
+    """Mark the smallest share [R] of the entries of size [R,K,P].
 
-    Of equal entries the first go.
+    Only entries that are among [R,P] count, all where among is None: of n such entries exactly
+    ⌊share·n⌋ are marked. Of equal entries the first are.
     """
     import torch
 
     out = torch.zeros_like(size, dtype=torch.bool)
-    count = (
-        torch.full_like(share, size.shape[2], dtype=torch.float64)
-        if among is None
-        else (among != 0).sum(1).double()
-    )
+    if among is None:
+        count = torch.full_like(share, size.shape[2], dtype=torch.float64)
+    else:
+        count = (among != 0).sum(1).double()
     for r, k in enumerate(portion(share, count).tolist()):
-        places = None if among is None else among[r].nonzero()[:, 0]
-        mine = size[r] if places is None else size[r][:, places]
-        marked = _lowest(mine, int(k))
-        if places is None:
-            out[r] = marked
+        if among is None:
+            out[r] = _lowest(size[r], int(k))
         else:
-            out[r, :, places] = marked
+            places = among[r].nonzero()[:, 0]
+            out[r, :, places] = _lowest(size[r][:, places], int(k))
     return out
 
 
 def portion(share: Tensor, count: Tensor) -> Tensor:
-    """Return how many of count numbers [R] a share [R] of them is, rounded down; a share of 0.3 is not quite 0.3 in float32."""
+    """Return how many of count numbers [R] a share [R] of them is, rounded down."""
+    # a share of 0.3 is not quite 0.3 in float32, hence the little more
     return (share.double() * count * (1 + 1e-7)).floor().minimum(count)
 
 
@@ -147,22 +145,24 @@ def _lowest(size: Tensor, k: int) -> Tensor:
     if k == 0:
         return torch.zeros_like(size, dtype=torch.bool)
     edge = size.kthvalue(k, dim=1, keepdim=True).values
-    below, at = size < edge, size == edge
-    return below | (at & (at.cumsum(1) <= k - below.sum(1, keepdim=True)))
+    below = size < edge
+    at_edge = size == edge
+    missing = k - below.sum(1, keepdim=True)
+    return below | (at_edge & (at_edge.cumsum(1) <= missing))
 
 
 def subject(upload: Upload, of: str) -> Tensor:
     """Return what a mechanism works on: the update, or the parameters that the update leads to."""
-    return (
-        upload.values
-        if of == "update" or upload.model is None
-        else upload.values + upload.model[:, None]
-    )
+    if of == "update" or upload.model is None:
+        return upload.values
+    return upload.values + upload.model[:, None]
 
 
 def restored(upload: Upload, values: Tensor, of: str) -> Tensor:
-    """Return protected values as an update again."""
-    return values if of == "update" or upload.model is None else values - upload.model[:, None]
+    """Return what `subject` gave, now protected, as an update again."""
+    if of == "update" or upload.model is None:
+        return values
+    return values - upload.model[:, None]
 
 
 OF: dict[str, Any] = {"options": ("update", "parameters"), "search": False}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchCrypt:
-    """Send encrypted sums: clip by the round's own spread, quantize, pack, encrypt; the server adds what it cannot read.
+    """Send encrypted whole numbers, many in a ciphertext; the server adds what it cannot read.
 
-    Encryption is exact on whole numbers, so a simulation quantizes, packs and charges measured time; with encrypt the numbers take
-    the way through real ciphertexts, and the models are the same, bit for bit.
+    Clients clip by the round's own spread, quantize, pack and encrypt. Encryption is exact on whole
+    numbers, so a simulation quantizes, packs and charges measured time; with encrypt the numbers
+    take the way through real ciphertexts, and the models are the same, bit for bit.
     """
 
     encryption_batch: Whole = setting(
@@ -44,8 +45,8 @@ class BatchCrypt:
     )
     scheme: str = setting(
         "paillier",
-        help="paillier; or bfv: exact lattice sums, faster and larger, where encryption_batch, key_bits and "
-        "degree mean nothing",
+        help="paillier; or bfv: exact lattice sums, faster and larger, where encryption_batch, "
+        "key_bits and degree mean nothing",
         options=("paillier", "bfv"),
         search=False,
     )
@@ -55,27 +56,17 @@ class BatchCrypt:
         search=False,
     )
 
-    joint: ClassVar[bool] = (
-        True  # clients agree on one clip, so all of a round are protected at once
-    )
+    # clients agree on one clip, so all of a round are protected at once
+    joint: ClassVar[bool] = True
 
     def fits(self, summands: int) -> None:
         """Refuse a batch that leaves no bits for a value when so many clients are summed."""
-        batches = self.encryption_batch
-        tried = (
-            batches.choices
-            if isinstance(batches, Choice)
-            else (batches.high,)
-            if isinstance(batches, Variable)
-            else (batches,)
-        )
-        for batch in tried:
+        for batch in _hardest(self.encryption_batch):
             try:
-                self.codec(int(batch), summands)
+                self.codec(batch, summands)
             except SettingError as error:
-                raise SettingError(
-                    f"encryption_batch: {str(error).removeprefix('batch: ')}"
-                ) from None
+                why = str(error).removeprefix("batch: ")
+                raise SettingError(f"encryption_batch: {why}") from None
 
     def codec(self, batch: int, summands: int) -> Any:
         """Return how values lie in plaintexts."""
@@ -86,13 +77,14 @@ class BatchCrypt:
 
         R, K, P = upload.values.shape
         codecs, here = self._round(upload, values)
-        takes = (torch.arange(K, device=here.device) < here[:, None]).double()  # [R,K]
+        takes = (torch.arange(K, device=here.device) < here[:, None]).double()  # [R,K], 0 or 1
         numbers, clip, most = self._quantized(upload, takes, codecs, noise)
         sums = (numbers * takes[:, :, None]).sum(1)  # [R,P], exact below 2^53
         if self.encrypt:
             sums = self._encrypted(numbers, here, upload, codecs)
-        mean = sums * (clip / (most * here.double().clamp_min(1)))[:, None]
-        return self.costs(replace(upload, values=mean.float()[:, None].expand(R, K, P)), values)
+        unit = clip / (most * here.double().clamp_min(1))  # [R]
+        mean = (sums * unit[:, None]).float()
+        return self.costs(replace(upload, values=mean[:, None].expand(R, K, P)), values)
 
     def _round(self, upload: Upload, values: Mapping[str, Tensor]) -> tuple[list[Any], Tensor]:
         """Return the codec of each federation, and how many clients take part, [R]."""
@@ -101,17 +93,20 @@ class BatchCrypt:
         R, K = upload.count.shape
         here = values.get("participants", torch.full((R,), float(K), device=upload.count.device))
         summands = values.get("summands", torch.full_like(here, float(K)))
-        return [
-            self.codec(int(b), int(s))
-            for b, s in zip(values["encryption_batch"].tolist(), summands.tolist(), strict=True)
-        ], here
+        batches = values["encryption_batch"].tolist()
+        codecs = [
+            self.codec(int(batch), int(most))
+            for batch, most in zip(batches, summands.tolist(), strict=True)
+        ]
+        return codecs, here
 
     def _quantized(
         self, upload: Upload, takes: Tensor, codecs: list[Any], noise: Noise
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return whole numbers [R,K,P] as float64, the clip [R] and the largest magnitude [R] they are quantized by.
+        """Return whole numbers [R,K,P] as float64, the clip [R] and the largest magnitude [R].
 
-        The clip is the one that loses least of normal values with the spread of all clients' updates, and never above the largest.
+        Values are quantized by clip and magnitude. The clip is the one that loses least of normal
+        values with the spread of all clients' updates, and never above the largest.
         """
         import torch
 
@@ -119,30 +114,27 @@ class BatchCrypt:
 
         x = upload.values.double() * takes[:, :, None]
         count = takes.sum(1) * upload.parameters
-        most = torch.tensor(
-            [float(c.magnitude) for c in codecs], dtype=torch.float64, device=x.device
-        )
-        ratio = torch.tensor(
-            [clip_ratio(c.magnitude) for c in codecs], dtype=torch.float64, device=x.device
-        )
-        clip = torch.minimum(
-            ratio * (x.square().sum((1, 2)) / count.clamp_min(1)).sqrt(), x.abs().amax((1, 2))
-        )
-        scaled = (
-            x.clamp(-each(clip), each(clip)) / each(torch.where(clip > 0, clip, 1.0)) * each(most)
-        )
+        most = _column([float(codec.magnitude) for codec in codecs], x)
+        ratio = _column([clip_ratio(codec.magnitude) for codec in codecs], x)
+        spread = (x.square().sum((1, 2)) / count.clamp_min(1)).sqrt()
+        clip = torch.minimum(ratio * spread, x.abs().amax((1, 2)))
+        clipped = x.clamp(-each(clip), each(clip))
+        scaled = clipped / each(torch.where(clip > 0, clip, 1.0)) * each(most)
         low = scaled.floor()
-        return low + (noise.uniform(x.shape[2]) < scaled - low), clip, most
+        up = noise.uniform(x.shape[2]) < scaled - low  # so that the mean is right
+        return low + up, clip, most
 
     def _encrypted(
         self, numbers: Tensor, here: Tensor, upload: Upload, codecs: list[Any]
     ) -> Tensor:
-        """Return the sums [R,P] that clients decrypt after the server has added their ciphertexts."""
+        """Return the sums [R,P] that clients decrypt once the server has added ciphertexts."""
         import torch
 
         out = torch.zeros_like(numbers[:, 0])
         for r, codec in enumerate(codecs):
-            places = slice(None) if upload.exists is None else upload.exists[r].nonzero()[:, 0]
+            places: Any = slice(None)
+            if upload.exists is not None:
+                places = upload.exists[r].nonzero()[:, 0]
             client = client_of(self.scheme, self.key_bits, codec)
             mine = numbers[r][:, places].long().cpu().numpy()
             sent = [client.encrypt(mine[k]).to_bytes() for k in range(int(here[r]))]
@@ -152,23 +144,16 @@ class BatchCrypt:
         return out
 
     def costs(self, upload: Upload, values: Mapping[str, Tensor]) -> Upload:
-        """Return the upload with what encryption costs in bits and, by the cost model, in seconds."""
+        """Return the upload with its cost in bits and, by the cost model, in seconds."""
         import torch
 
         codecs, here = self._round(upload, values)
         length = upload.parameters.double()
-        ciphertexts = torch.tensor(
-            [c.count(int(n)) for c, n in zip(codecs, length.tolist(), strict=True)],
-            dtype=torch.float64,
-            device=here.device,
-        )
-        size = torch.tensor(
-            [8.0 * bytes_of(c) for c in codecs], dtype=torch.float64, device=here.device
-        )
-        cost = {
-            name: values[name].double() if name in values else torch.zeros_like(length)
-            for name in SECONDS
-        }
+        counts = [codec.count(int(n)) for codec, n in zip(codecs, length.tolist(), strict=True)]
+        ciphertexts = _column(counts, here)
+        size = _column([8.0 * bytes_of(codec) for codec in codecs], here)  # bits of a ciphertext
+        free = torch.zeros_like(length)
+        cost = {name: values.get(name, free).double() for name in SECONDS}
         client = ciphertexts * cost["encrypt_seconds"] + length * cost["pack_seconds"]
 
         def all_clients(column: Tensor) -> Tensor:
@@ -186,8 +171,25 @@ class BatchCrypt:
         )
 
 
-BFV_BYTES = 88_560  # of 4096 values with TenSEAL 0.3.18, within a tenth of a percent: what it compresses varies
+# Bytes of 4096 values with TenSEAL 0.3.18, within a tenth of a percent: what it compresses varies.
+BFV_BYTES = 88_560
 SECONDS = ("encrypt_seconds", "decrypt_seconds", "add_seconds", "pack_seconds")
+
+
+def _hardest(batches: Whole) -> list[int]:
+    """Return the batches to try: the one given, every choice, or the largest of a range."""
+    if isinstance(batches, Choice):
+        return [int(batch) for batch in batches.choices]
+    if isinstance(batches, Variable):
+        return [int(batches.high)]
+    return [int(batches)]
+
+
+def _column(numbers: Sequence[float], like: Tensor) -> Tensor:
+    """Return numbers as a float64 tensor [R], on the device of another tensor."""
+    import torch
+
+    return torch.tensor(numbers, dtype=torch.float64, device=like.device)
 
 
 @functools.lru_cache(maxsize=256)

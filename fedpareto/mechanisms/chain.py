@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chain:
-    """Protect by several mechanisms, each on what the one before it would have sent; costs add up."""
+    """Protect by several mechanisms, each on what the one before would have sent; costs add up."""
 
     links: tuple[Mechanism, ...] = setting(
         help="mechanisms in order, each a table with its name and settings; where two links have a "
@@ -61,7 +61,7 @@ class Chain:
         return upload
 
     def costs(self, upload: Upload, values: Mapping[str, Tensor]) -> Upload | None:
-        """Return what the last link's costs are; None where those of one depend on what is sent."""
+        """Return what the whole chain costs; None where the cost of a link is not known."""
         sent: Upload | None = upload
         for link, mine in self._each(values):
             if sent is None or not isinstance(link, KnowsCosts):
@@ -70,7 +70,10 @@ class Chain:
         return sent
 
     def gaussian(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Return the noise of the link that protects most, and the norm it hides: what comes before and after cannot weaken it."""
+        """Return the noise of the link that protects most, and the norm it hides.
+
+        What comes before and after that link cannot weaken it.
+        """
         import numpy as np
 
         noisy = [
@@ -81,7 +84,8 @@ class Chain:
         sigma, norm = noisy[0]
         for other, bound in noisy[1:]:
             better = other / bound > sigma / norm
-            sigma, norm = np.where(better, other, sigma), np.where(better, bound, norm)
+            sigma = np.where(better, other, sigma)
+            norm = np.where(better, bound, norm)
         return sigma, norm
 
     def connections(self, values: Mapping[str, Tensor], drawn: Tensor, linear: Tensor) -> Tensor:
@@ -94,14 +98,15 @@ class Chain:
 
     def _each(self, values: Mapping[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
         """Return every link with its settings by the names that the link knows."""
-        mine = {new for names in link_names(self.links) for new in names.values()}
-        rest = {
-            name: v for name, v in values.items() if name not in mine
-        }  # the cohort, the cost model's figures
-        return [
-            (link, rest | {old: values[new] for old, new in names.items() if new in values})
-            for link, names in zip(self.links, link_names(self.links), strict=True)
-        ]
+        all_names = link_names(self.links)
+        settings = {new for names in all_names for new in names.values()}
+        # the cohort, the cost model's figures
+        rest = {name: value for name, value in values.items() if name not in settings}
+        found = []
+        for link, names in zip(self.links, all_names, strict=True):
+            mine = {old: values[new] for old, new in names.items() if new in values}
+            found.append((link, rest | mine))
+        return found
 
 
 def _renamed(link: Any, names: Mapping[str, str]) -> Any:

@@ -43,7 +43,8 @@ class Pruning:
     )
     layers: str = setting(
         "linear",
-        help="what may be dropped: weights of fully connected layers, as in Xiao 2025, or everything",
+        help="what may be dropped: weights of fully connected layers, as in Xiao 2025, "
+        "or everything",
         options=("linear", "all"),
         search=False,
     )
@@ -51,25 +52,29 @@ class Pruning:
 
     def __post_init__(self) -> None:
         if (self.prune_rate is None) == (self.threshold is None):
+            found = "neither" if self.threshold is None else "both"
             raise SettingError(
-                "prune_rate: exactly one of prune_rate and threshold must be given, found "
-                f"{'neither' if self.threshold is None else 'both'}."
+                f"prune_rate: exactly one of prune_rate and threshold must be given, found {found}."
             )
 
     def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Noise) -> Upload:
-        size = subject(upload, self.of).abs()
+        whole = subject(upload, self.of)
+        size = whole.abs()
         may = self._may(upload)
         if self.threshold is None:
             dropped = smallest(size, values["prune_rate"], may)
         else:
             dropped = size < each(values["threshold"])
-            dropped = dropped if may is None else dropped & may[:, None]
-        zero = subject(upload, self.of) * ~dropped
+            if may is not None:
+                dropped = dropped & may[:, None]
         thin = upload.without(dropped)
-        return replace(thin, values=restored(upload, zero, self.of))
+        return replace(thin, values=restored(upload, whole * ~dropped, self.of))
 
     def costs(self, upload: Upload, values: Mapping[str, Tensor]) -> Upload | None:
-        """Return what is sent: known of a share, unless something was dropped before, which might have been the same."""
+        """Return what is sent, known where a share is dropped; None where it is not.
+
+        What was dropped before might have been the same numbers, so then it is not known either.
+        """
         if self.threshold is not None or upload.sent is not None:
             return None
         may = upload.parameters if self.layers == "all" else values["linear_parameters"]
@@ -77,7 +82,8 @@ class Pruning:
 
     def _may(self, upload: Upload) -> Tensor | None:
         """Return which parameters may be dropped, [R,P]; None for all."""
+        exists = None if upload.exists is None else upload.exists > 0
         if self.layers == "all" or upload.linear is None:
-            return None if upload.exists is None else upload.exists > 0
+            return exists
         linear = upload.linear.expand(len(upload.values), -1)
-        return linear if upload.exists is None else linear & (upload.exists > 0)
+        return linear if exists is None else linear & exists

@@ -1,4 +1,7 @@
-"""Clip and add Gaussian noise at the client (Kang 2023, RD; Gu 2024, Algorithm 1; Xiao 2025, Eq. 4)."""
+"""Clip and add Gaussian noise at the client.
+
+The papers: Kang 2023, RD; Gu 2024, Algorithm 1; Xiao 2025, Eq. 4.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Randomization:
-    """Clip the update to clipping_norm, then add Gaussian noise to every coordinate, at the client."""
+    """Clip the update to clipping_norm, then add Gaussian noise to every number, at the client."""
 
     sigma: Real | None = setting(
         None,
@@ -44,56 +47,63 @@ class Randomization:
     of: str = setting("update", help=OF_HELP, **OF)
     clipping: str = setting(
         "norm",
-        help="scale down by norm / clipping_norm, or by its square over clipping_norm as Gu 2024 prints "
-        "in line 21, which bounds the norm by √clipping_norm",
+        help="scale down by norm / clipping_norm, or by its square over clipping_norm as Gu 2024 "
+        "prints in line 21, which bounds the norm by √clipping_norm",
         options=("norm", "printed"),
         search=False,
     )
 
     def __post_init__(self) -> None:
         if (self.sigma is None) == (self.noise_multiplier is None):
+            found = "neither" if self.sigma is None else "both"
             raise SettingError(
-                "sigma: exactly one of sigma and noise_multiplier must be given, found "
-                f"{'neither' if self.sigma is None else 'both'}."
+                f"sigma: exactly one of sigma and noise_multiplier must be given, found {found}."
             )
 
     def gaussian(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Return each client's noise and the norm it hides, [R]; values holds the cohort beside the settings."""
+        """Return each client's noise and the norm it hides, each [R].
+
+        values holds the cohort beside the settings.
+        """
         clip = values["clipping_norm"]
-        sigma = (
-            values["sigma"]
-            if self.noise_multiplier is None
-            else values["noise_multiplier"] * clip / values["cohort"] ** 0.5
-        )
-        return sigma, clip if self.clipping == "norm" else clip**0.5
+        if self.noise_multiplier is None:
+            sigma = values["sigma"]
+        else:
+            sigma = values["noise_multiplier"] * clip / values["cohort"] ** 0.5
+        hidden = clip if self.clipping == "norm" else clip**0.5
+        return sigma, hidden
 
     def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Noise) -> Upload:
-        """Clip and add noise. The noise lies on every coordinate, so what was thinned out before is sent in full again."""
+        """Clip and add noise.
+
+        The noise lies on every number, so what was thinned out before is sent in full again.
+        """
         from torch import float64
         from torch.linalg import vector_norm
 
         sent = subject(upload, self.of)
-        norm = vector_norm(
-            sent, dim=2, keepdim=True, dtype=float64
-        )  # [R,K,1]; a float32 sum would fall short
-        over = (norm if self.clipping == "norm" else norm**2) / each(values["clipping_norm"])
-        sigma, _ = self.gaussian(
-            {"cohort": upload.count.new_tensor(float(sent.shape[1])), **values}
-        )
+        # [R,K,1]; a float32 sum would fall short
+        norm = vector_norm(sent, dim=2, keepdim=True, dtype=float64)
+        length = norm if self.clipping == "norm" else norm**2
+        over = length / each(values["clipping_norm"])
+        everyone = upload.count.new_tensor(float(sent.shape[1]))
+        sigma, _ = self.gaussian({"cohort": everyone, **values})
         clipped = sent * over.clamp_min(1.0).reciprocal().float()
         drawn = noise.normal(sent.shape[2])
         if upload.exists is not None:
             drawn = drawn * upload.exists[:, None]
-        return upload.dense(
-            restored(upload, clipped.addcmul_(each(sigma * _topped_up(values)), drawn), self.of)
-        )
+        noisy = clipped.addcmul_(each(sigma * _topped_up(values)), drawn)
+        return upload.dense(restored(upload, noisy, self.of))
 
     def costs(self, upload: Upload, values: Mapping[str, Tensor]) -> Upload:
         return upload.dense(upload.values)
 
 
 def _topped_up(values: Mapping[str, Tensor]) -> Any:
-    """Return by how much each client raises its noise so that the sum has that of the expected cohort (Poisson sampling)."""
+    """Return by what each client multiplies its noise where another number came than expected.
+
+    The sum then has the noise of the expected cohort (Poisson sampling).
+    """
     if "participants" not in values:
         return 1.0
     return share_of_noise(values["cohort"], values["participants"].clamp_min(1.0))

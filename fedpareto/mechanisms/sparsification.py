@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fedpareto.mechanisms.base import Upload, each, portion, smallest
+from fedpareto.mechanisms.base import Upload, portion, smallest, subject
 from fedpareto.settings import Real, setting
 
 if TYPE_CHECKING:
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sparsification:
-    """Thin out fully connected layers, and keep the smallest updates private: the client goes on with its own values there."""
+    """Thin out fully connected layers, and keep the smallest updates private.
+
+    Where an update is kept private, the client goes on with its own values.
+    """
 
     connection_probability: Real = setting(
         1.0,
@@ -41,27 +44,31 @@ class Sparsification:
     )
     withheld: str = setting(
         "l2",
-        help="what μ of Kang 2023, Eq. 15 is of the private values: their L2 norm, mean square, mean size, "
-        "or mean as printed (undefined where negative)",
+        help="what μ of Kang 2023, Eq. 15 is of the private values: their L2 norm, mean square, "
+        "mean size, or mean as printed (undefined where negative)",
         options=("l2", "mean_square", "mean_size", "mean"),
         search=False,
     )
 
     def connections(self, values: Mapping[str, Tensor], drawn: Tensor, linear: Tensor) -> Tensor:
-        """Return which parameters exist, [R,P]; drawn [P] is uniform and linear [P] marks the weights of fully connected layers."""
+        """Return which parameters exist, [R,P].
+
+        drawn [P] is uniform; linear [P] marks the weights of fully connected layers.
+        """
         return (drawn < values["connection_probability"][:, None]) | ~linear
 
     def protect(self, upload: Upload, values: Mapping[str, Tensor], noise: Noise) -> Upload:
         private = smallest(upload.values.abs(), values["private_fraction"], upload.exists)
-        here = upload.values if upload.model is None else upload.values + upload.model[:, None]
-        thin = upload.without(private)
-        some = each(values["private_fraction"]) > 0
-        if not bool(some.any()):
-            return replace(upload, withheld=self._size(here, private))
-        return replace(thin, private=private, withheld=self._size(here, private))
+        withheld = self._size(subject(upload, "parameters"), private)
+        if not bool((values["private_fraction"] > 0).any()):
+            return replace(upload, withheld=withheld)
+        return replace(upload.without(private), private=private, withheld=withheld)
 
     def costs(self, upload: Upload, values: Mapping[str, Tensor]) -> Upload | None:
-        """Return what is sent: known where every connection exists and nothing was dropped before, which might have been the same."""
+        """Return what is sent, known where every connection exists; None where it is not.
+
+        What was dropped before might have been the same numbers, so then it is not known either.
+        """
         if self.connection_probability != 1 or upload.sent is not None:
             return None
         return upload.lighter(portion(values["private_fraction"], upload.parameters.double()))
@@ -70,15 +77,12 @@ class Sparsification:
         """Return the size of the private values, [R,K]."""
         import torch
 
-        mine, count = values * private, private.sum(2).clamp_min(1)
+        mine = values * private
         if self.withheld == "l2":
             norm: Tensor = torch.linalg.vector_norm(mine, dim=2)
             return norm
-        measured = (
-            mine.square()
-            if self.withheld == "mean_square"
-            else mine.abs()
-            if self.withheld == "mean_size"
-            else mine
-        )
-        return measured.sum(2) / count
+        if self.withheld == "mean_square":
+            mine = mine.square()
+        elif self.withheld == "mean_size":
+            mine = mine.abs()
+        return mine.sum(2) / private.sum(2).clamp_min(1)

@@ -1,15 +1,7 @@
 """What protection is worth: the papers' leakage formulas, each a named proxy, and true (ε, δ)."""
 
 from fedpareto.contract import VIEWS
-from fedpareto.privacy.accounting import (
-    Guarantee,
-    Privacy,
-    check,
-    epsilon,
-    guarantee,
-    noise_for,
-    rounded_up,
-)
+from fedpareto.privacy.accounting import Privacy, epsilon, noise_for
 from fedpareto.privacy.leakage import (
     gu24_eq2,
     kang23_eq13,
@@ -20,6 +12,7 @@ from fedpareto.privacy.leakage import (
 )
 from fedpareto.privacy.plan import Planned, plan
 from fedpareto.privacy.selection import selection_guarantee
+from fedpareto.privacy.statement import Guarantee, check, guarantee, rounded_up
 
 __all__ = [
     "VIEWS",

@@ -1,22 +1,25 @@
 """What the search itself costs: every candidate trained on private data, and one chosen.
 
-A study trains a fixed number of candidates and shows them all, so their trainings compose. Had the number been drawn at
-random and the best alone been shown, choosing would cost little (Liu and Talwar 2019; Papernot and Steinke 2022); that ε
-is given beside it.
+A study trains a fixed number of candidates and shows them all, so the costs of their trainings add
+up. Had the number been drawn at random and the best alone been shown, choosing would cost little
+(Liu and Talwar 2019; Papernot and Steinke 2022); that ε is given beside it.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpareto.errors import SettingError
-from fedpareto.privacy.accounting import Guarantee, Privacy, Terms, guarantee, rounded_up, terms
+from fedpareto.privacy.accounting import Privacy, Terms, terms
+from fedpareto.privacy.statement import Guarantee, guarantee, rounded_up
 from fedpareto.space import FloatArray
 
+# How the number of trainings might be drawn, each with the shape that dp-accounting asks for.
 SHAPES = {"Poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
 
 
@@ -33,29 +36,29 @@ def selection_guarantee(
     repeats: int = 1,
     view: str | None = None,
 ) -> Guarantee:
-    """Return the promise of a whole search of so many trials, each trained `repeats` times on private data.
+    """Return the promise of a whole search: so many trials, each trained `repeats` times.
 
-    Arrays hold one entry a candidate. All are priced as the worst of each: the least noise for its clipping norm, the
-    largest cohort, the most rounds, so the ε is an upper bound.
+    Arrays hold one entry a candidate. All are priced as the worst of each: the least noise for its
+    clipping norm, the largest cohort, the most rounds, so the ε is an upper bound.
     """
     for name, value in (("trials", trials), ("repeats", repeats)):
         if value != int(value) or value < 1:
             raise SettingError(f"{name}: must be whole and at least 1, found {value!r}.")
     given = terms(privacy, noise, clipping_norm, cohort, clients, rounds, sampling, view)
-    trainings, T, ratio, z = (
-        trials * repeats,
-        int(np.max(given.rounds)),
-        float(np.max(given.ratio)),
-        float(np.min(given.z)),
-    )
+    trainings = trials * repeats
+    T = int(np.max(given.rounds))
+    ratio = float(np.max(given.ratio))
+    z = float(np.min(given.z))
     worst = replace(given, z=_one(z), ratio=_one(ratio), rounds=_one(T))
     m = round(ratio * clients) if sampling == "fixed" else ratio * clients
-    lost = 0 if given.view == "server" else privacy.dropouts + privacy.colluders
-    s = z if given.view == "server" else z / math.sqrt(m - lost)  # at clipping norm 1
+    if given.view == "server":
+        s = z
+    else:
+        s = z / math.sqrt(m - privacy.lost)
     whole = guarantee(
         privacy,
         noise=s,
-        clipping_norm=1.0,
+        clipping_norm=1.0,  # s is counted in clipping norms
         cohort=m,
         clients=clients,
         rounds=T * trainings,
@@ -63,8 +66,9 @@ def selection_guarantee(
         view=given.view,
     )
     notes = (
-        f"It counts {trials} trials × {repeats} trainings × {T} rounds on private data, each priced as the worst: a fixed number of "
-        "candidates, all of them shown, costs what their trainings cost together.",
+        f"It counts {trials} trials × {repeats} trainings × {T} rounds on private data, each "
+        "priced as the worst: a fixed number of candidates, all of them shown, costs what their "
+        "trainings cost together.",
         *_at_random(worst, trainings, clients, m),
     )
     return replace(whole, notes=notes + whole.notes)
@@ -101,44 +105,59 @@ def selection_epsilon(
 def random_selection_epsilon(
     worst: Terms, mean: float, clients: int, cohort: float, shape: float
 ) -> float:
-    """Return ε of showing the best alone of a random number of trainings, by Rényi divergences (Papernot and Steinke 2022)."""
+    """Return ε of showing the best alone of a random number of trainings.
+
+    By Rényi divergences (Papernot and Steinke 2022).
+    """
     import dp_accounting
 
-    relation = dp_accounting.NeighboringRelation
-    z, T, q = float(worst.z), int(worst.rounds), float(worst.ratio)
-    kind, event = relation.ADD_OR_REMOVE_ONE, dp_accounting.GaussianDpEvent(float(worst.own()))
-    if worst.view == "release" and q < 1 and worst.pair == "poisson":
-        event = dp_accounting.SelfComposedDpEvent(
-            dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(z)), T
-        )
-    elif (
-        worst.view == "release" and q < 1 and worst.pair == "fixed"
-    ):  # the library leaves sensitivity 2c to the caller: z / 2
-        drawn = dp_accounting.SampledWithoutReplacementDpEvent(
-            clients, int(cohort), dp_accounting.GaussianDpEvent(z / 2)
-        )
-        kind, event = relation.REPLACE_ONE, dp_accounting.SelfComposedDpEvent(drawn, T)
+    event, neighbour = _training(worst, clients, cohort)
     with np.errstate(all="ignore"):
-        accountant = dp_accounting.rdp.RdpAccountant(neighboring_relation=kind)
+        accountant = dp_accounting.rdp.RdpAccountant(neighboring_relation=neighbour)
         accountant.compose(dp_accounting.dp_event.RepeatAndSelectDpEvent(event, mean, shape))
         return float(accountant.get_epsilon(float(worst.delta)))
 
 
+def _training(worst: Terms, clients: int, cohort: float) -> tuple[Any, Any]:
+    """Return one training as an event of dp-accounting, and the neighbour it is compared with."""
+    import dp_accounting
+
+    relation = dp_accounting.NeighboringRelation
+    z = float(worst.z)
+    T = int(worst.rounds)
+    q = float(worst.ratio)
+    sampled = worst.view == "release" and q < 1
+    if sampled and worst.pair == "poisson":
+        drawn = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(z))
+        return dp_accounting.SelfComposedDpEvent(drawn, T), relation.ADD_OR_REMOVE_ONE
+    if sampled and worst.pair == "fixed":
+        # the library leaves sensitivity 2c to the caller: z / 2
+        drawn = dp_accounting.SampledWithoutReplacementDpEvent(
+            clients, int(cohort), dp_accounting.GaussianDpEvent(z / 2)
+        )
+        return dp_accounting.SelfComposedDpEvent(drawn, T), relation.REPLACE_ONE
+    return dp_accounting.GaussianDpEvent(float(worst.own())), relation.ADD_OR_REMOVE_ONE
+
+
 def _at_random(worst: Terms, trainings: int, clients: int, cohort: float) -> tuple[str, ...]:
-    if (
-        worst.view != "release" or float(worst.z) == 0 or trainings == 1
-    ):  # the others see every training, chosen or not
+    """Say what a random number of trainings would have cost; nothing where it says nothing new.
+
+    In the other views every training is seen, whether it is chosen or not.
+    """
+    if worst.view != "release" or float(worst.z) == 0 or trainings == 1:
         return ()
-    delta = replace(worst, delta=_one(float(np.min(worst.delta))))
+    strictest = replace(worst, delta=_one(float(np.min(worst.delta))))
     best, name = min(
-        (random_selection_epsilon(delta, trainings, clients, cohort, shape), name)
+        (random_selection_epsilon(strictest, trainings, clients, cohort, shape), name)
         for name, shape in SHAPES.items()
     )
     return (
-        f"Had the number of trainings been random ({name}, mean {trainings}) and only the best model been shown, "
-        f"ε = {rounded_up(best)} (dp-accounting, Rényi), if the score it is chosen by does not look at private data again.",
+        f"Had the number of trainings been random ({name}, mean {trainings}) and only the best "
+        f"model been shown, ε = {rounded_up(best)} (dp-accounting, Rényi), "
+        "if the score it is chosen by does not look at private data again.",
     )
 
 
 def _one(value: float) -> FloatArray:
+    """Return one number as an array."""
     return np.asarray(value, dtype=np.float64)

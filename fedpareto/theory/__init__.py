@@ -14,9 +14,9 @@ from fedpareto.theory.law import (
 )
 from fedpareto.theory.problem import ClosedForm
 from fedpareto.theory.search import (
-    Cost,
     Found,
     Runs,
+    Spending,
     full_grid,
     law_cost,
     until_convergence,
@@ -26,11 +26,11 @@ from fedpareto.theory.search import (
 __all__ = [
     "Band",
     "ClosedForm",
-    "Cost",
     "Design",
     "Estimate",
     "Found",
     "Runs",
+    "Spending",
     "band",
     "case",
     "design",

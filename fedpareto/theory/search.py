@@ -20,14 +20,14 @@ from fedpareto.theory.law import Rows, table
 
 
 @dataclass(frozen=True)
-class Cost:
-    """The cost of a search: how many federations it trained, and how many rounds in all."""
+class Spending:
+    """What a search spent: how many federations it trained, and how many rounds in all."""
 
     trainings: int
     rounds: int
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(self.trainings + other.trainings, self.rounds + other.rounds)
+    def __add__(self, other: Spending) -> Spending:
+        return Spending(self.trainings + other.trainings, self.rounds + other.rounds)
 
     def seconds(self, seconds_per_round: float) -> float:
         """Return the time it takes, one training after another (Gu 2024, Eq. 4)."""
@@ -105,7 +105,7 @@ class Found:
     """What a search found, and what it cost."""
 
     points: Rows  # rounds, sigma, sample_ratio, loss, leakage
-    cost: Cost
+    cost: Spending
 
 
 def full_grid(runs: Runs) -> Found:
@@ -114,7 +114,7 @@ def full_grid(runs: Runs) -> Found:
     y = np.stack([runs.mean.ravel(), runs.leakage.ravel()], axis=1)
     measured = np.flatnonzero(np.isfinite(y).all(axis=1))
     rows, rounds = np.divmod(measured[nondominated(y[measured])], T)
-    return Found(runs.points(rows, rounds + 1), Cost(n * seeds, n * seeds * T))
+    return Found(runs.points(rows, rounds + 1), Spending(n * seeds, n * seeds * T))
 
 
 def with_budget(runs: Runs, limits: float | Sequence[float]) -> Found:
@@ -133,7 +133,7 @@ def with_budget(runs: Runs, limits: float | Sequence[float]) -> Found:
             found.append(int(np.argmin(loss)))
     rows, rounds = np.divmod(np.array(found, dtype=np.int64), T)
     allowed = (runs.leakage <= given.max() * (1 + TOLERANCE)).sum(axis=1)  # [n] rounds
-    cost = Cost(int((allowed > 0).sum()) * seeds, int(allowed.sum()) * seeds)
+    cost = Spending(int((allowed > 0).sum()) * seeds, int(allowed.sum()) * seeds)
     return Found(runs.points(rows, rounds + 1), cost)
 
 
@@ -155,7 +155,7 @@ def until_convergence(
         points = points[nondominated(np.stack([points["loss"], points["leakage"]], axis=1))]
     else:
         points = points[np.lexsort((points["loss"], points["leakage"]))[:1]]
-    return Found(points, Cost(len(stop) * seeds, int(stop.sum()) * seeds))
+    return Found(points, Spending(len(stop) * seeds, int(stop.sum()) * seeds))
 
 
 def _converged(loss: FloatArray, tolerance: float, patience: int) -> int:
@@ -177,9 +177,9 @@ def _converged(loss: FloatArray, tolerance: float, patience: int) -> int:
     return len(loss)
 
 
-def law_cost(pre: Cost, rounds: int, settings: int = 1, seeds: int = 1) -> Cost:
+def law_cost(pre: Spending, rounds: int, settings: int = 1, seeds: int = 1) -> Spending:
     """Return the cost of the low-cost design: the pre-experiments, then one training for each σ.
 
     Table II has one σ, Table III several.
     """
-    return pre + Cost(settings * seeds, settings * seeds * rounds)
+    return pre + Spending(settings * seeds, settings * seeds * rounds)

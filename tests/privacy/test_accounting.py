@@ -10,17 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpareto.errors import Fault, SettingError
-from fedpareto.privacy.accounting import (
-    SAMPLINGS,
-    VIEWS,
-    Guarantee,
-    Privacy,
-    check,
-    epsilon,
-    guarantee,
-    noise_for,
-    rounded_up,
-)
+from fedpareto.privacy.accounting import SAMPLINGS, VIEWS, Privacy, epsilon, noise_for
+from fedpareto.privacy.statement import Guarantee, check, guarantee, rounded_up
 from fedpareto.study.table import read
 
 # golden values measured with dp-accounting 0.6.0, c = 1, δ = 1e-5: K, m, s, T, server, secagg, server with a replaced client

@@ -7,13 +7,14 @@ import math
 import pytest
 
 from fedpareto.errors import SettingError
-from fedpareto.privacy.accounting import SAMPLINGS, VIEWS, Guarantee, Privacy, epsilon, terms
+from fedpareto.privacy.accounting import SAMPLINGS, VIEWS, Privacy, epsilon, terms
 from fedpareto.privacy.gaussian import gaussian_epsilon
 from fedpareto.privacy.selection import (
     random_selection_epsilon,
     selection_epsilon,
     selection_guarantee,
 )
+from fedpareto.privacy.statement import Guarantee
 
 
 def cost(view: str = "secagg", sampling: str = "poisson", trials: int = 20, repeats: int = 1, noise: object = 2.0) -> Guarantee:

@@ -76,7 +76,7 @@ def test_a_full_grid_keeps_what_none_dominates_and_trains_everything():
     expected = [(T, s) for T, s, loss, leak in by_hand()
                 if not any(lo <= loss + 1e-12 and le <= leak and (lo < loss - 1e-12 or le < leak) for _, _, lo, le in by_hand())]
     assert sorted(zip(found.points["rounds"].tolist(), found.points["sigma"].tolist(), strict=True)) == sorted(expected)
-    assert found.cost == theory.Cost(6, 36)
+    assert found.cost == theory.Spending(6, 36)
     assert found.cost.seconds(0.5) == 18.0
 
 
@@ -87,7 +87,7 @@ def test_training_with_budget_finds_the_least_loss_and_stops_at_the_limit(limit)
     best = min(allowed, key=lambda row: row[2])
     assert found.points[["rounds", "sigma"]].tolist() == [best[:2]]
     assert found.points["loss"][0] == pytest.approx(best[2])
-    assert found.cost == theory.Cost(2 * len({row[1] for row in allowed}), 2 * len(allowed))
+    assert found.cost == theory.Spending(2 * len({row[1] for row in allowed}), 2 * len(allowed))
 
 
 def test_many_budgets_share_their_trainings():
@@ -98,14 +98,14 @@ def test_many_budgets_share_their_trainings():
 
 def test_a_budget_nobody_keeps_finds_nothing_and_costs_nothing():
     found = theory.with_budget(RUNS, 1.0)
-    assert (len(found.points), found.cost) == (0, theory.Cost(0, 0))
+    assert (len(found.points), found.cost) == (0, theory.Spending(0, 0))
 
 
 def test_training_until_convergence_keeps_the_least_leakage():
     found = theory.until_convergence(RUNS, tolerance=0.02, patience=2)
     # σ = 0.05 never stops, 0.1 stops after round 4, 0.2 never stops: leakage 49, 20, 12.2
     assert found.points[["rounds", "sigma"]].tolist() == [(6, 0.2)]
-    assert found.cost == theory.Cost(6, 2 * (6 + 4 + 6))
+    assert found.cost == theory.Spending(6, 2 * (6 + 4 + 6))
     whole = theory.until_convergence(RUNS, tolerance=0.02, patience=2, whole_front=True)
     assert whole.points["sigma"].tolist() == [0.05, 0.1, 0.2]
 
@@ -124,9 +124,9 @@ def test_a_training_that_diverged_is_never_chosen():
 
 def test_the_law_costs_its_pre_experiments_and_what_is_trained_for_good():
     """Tables II and III: t₀ + T_r, and t₀ + n_σ·T_r."""
-    pre = theory.Cost(8, 400)
-    assert theory.law_cost(pre, 200) == theory.Cost(9, 600)
-    assert theory.law_cost(pre, 200, settings=15) == theory.Cost(23, 3400)
+    pre = theory.Spending(8, 400)
+    assert theory.law_cost(pre, 200) == theory.Spending(9, 600)
+    assert theory.law_cost(pre, 200, settings=15) == theory.Spending(23, 3400)
 
 
 def test_leakage_may_be_given_and_is_checked():
