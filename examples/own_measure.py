@@ -1,6 +1,6 @@
 """A measure and a loss of one's own: numpy for the measure, torch for the loss.
 
-    fedpareto run examples/own_measure.toml
+fedpareto run examples/own_measure.toml
 """
 
 from __future__ import annotations
