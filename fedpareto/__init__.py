@@ -1,4 +1,4 @@
-"""Find the best trades between privacy, utility and cost in federated learning, and choose one."""
+"""Find the best trade-offs between privacy, utility and cost in federated learning, and choose one."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedpareto.contract import Round
 from fedpareto.errors import SettingError
 from fedpareto.privacy.accounting import SAMPLINGS, VIEWS, Privacy, epsilon
 from fedpareto.privacy.plan import Planned, plan
@@ -25,8 +26,8 @@ def test_a_choice_has_these_fields() -> None:
 @settings(max_examples=25)
 def test_free_noise_is_calibrated_to_the_target(target: float, view: str, sampling: str, cohort: int, rounds: int) -> None:
     (found,) = plan(target, 1e-5, 300, view=view, sampling=sampling, cohort=cohort, rounds=rounds, clipping_norm=0.5)
-    priced = epsilon(Privacy(view, 1e-5), noise=found.sigma, clipping_norm=0.5, cohort=cohort, clients=300, rounds=rounds,
-                     sampling=sampling)
+    seen = Round(300, cohort, sampling, noise=found.sigma, norm=0.5).seen(view)
+    priced = epsilon(Privacy(view, 1e-5), **seen.terms(rounds))
     assert found.epsilon == float(priced) <= target
     assert found.epsilon > 0.99 * target
     assert found.noise_multiplier == pytest.approx(found.sigma * math.sqrt(cohort) / 0.5)
