@@ -1,4 +1,4 @@
-"""Find the best trade-offs between privacy, utility and cost in federated learning, and choose one."""
+"""Find the best trade-offs between privacy, utility and cost in federated learning; choose one."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _question(seen: View) -> Html:
     return section(
         "The question",
         paragraph(
-            "Which settings give the best trade-offs between these numbers, all of them to be small?"
+            "Which settings give the best trade-offs between these numbers, all to be small?"
         ),
         table(("objective", "what it is", "limit", "kind"), rows, kind="words"),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -221,3 +223,56 @@ def test_the_noise_of_a_chain_is_that_of_the_link_that_protects_most():
 def test_settings_that_contradict_one_another_are_refused(make, says):
     with pytest.raises(SettingError, match=says):
         make()
+
+
+BREAKS = {
+    "noise half as strong": (lambda r, u, v, n: replace(u, values=r.protect(u, v | {"sigma": v["sigma"] / 2}, n).values),
+                             "noise must have standard deviation"),
+    "clipping by halves": (lambda r, u, v, n: r.protect(u, v | {"clipping_norm": v["clipping_norm"] * 2}, n),
+                           "a client must move its upload by at most"),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_mechanism_whose_noise_or_clipping_is_not_what_it_says_is_found(name):
+    broken, says = BREAKS[name]
+
+    @dataclass(frozen=True)
+    class Broken:
+        sigma: float = 0.5
+        clipping_norm: float = 1.0
+
+        def gaussian(self, values):
+            return values["sigma"], values["clipping_norm"]
+
+        def protect(self, upload, values, noise):
+            return broken(Randomization(0.5), upload, values, noise)
+
+    with pytest.raises(AssertionError, match=says):
+        check_mechanism(Broken())
+
+
+def test_a_mechanism_whose_costs_are_not_those_of_its_uploads_is_found():
+    @dataclass(frozen=True)
+    class Cheap:
+        def protect(self, upload, values, noise):
+            return upload
+
+        def costs(self, upload, values):
+            return replace(upload, bits=upload.bits / 2)
+
+    with pytest.raises(AssertionError, match="costs must tell the bits of an upload"):
+        check_mechanism(Cheap())
+
+
+def test_connections_that_are_no_mask_are_found():
+    @dataclass(frozen=True)
+    class Odd:
+        def protect(self, upload, values, noise):
+            return upload
+
+        def connections(self, values, drawn, linear):
+            return drawn[None].expand(3, -1)
+
+    with pytest.raises(AssertionError, match="connections must be true or false"):
+        check_mechanism(Odd())

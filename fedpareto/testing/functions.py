@@ -1,0 +1,69 @@
+"""Cheap problems, and an optimizer run on them without a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedpareto.history import History
+from fedpareto.optimizers import Optimizer
+from fedpareto.problem import Objective, Problem
+from fedpareto.space import Float, FloatArray, Space, Values
+
+
+@dataclass(frozen=True)
+class Function:
+    """A problem given by a function of the unit cube: x [n,d] → y [n,m]."""
+
+    function: Callable[[FloatArray], FloatArray]
+    space: Space
+    objectives: tuple[Objective, ...]
+    block: int = 1_000_000
+
+    failures = {}  # type: ignore[var-annotated]  # noqa: RUF012
+
+    def measure(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]:
+        y = self.function(self.space.encode(values, len(seeds)))
+        return {o.measure: y[:, j] for j, o in enumerate(self.objectives)}
+
+
+def continuous(
+    function: Callable[[FloatArray], FloatArray],
+    d: int,
+    m: int,
+    limit: float | None = None,
+    reference: float = 1.1,
+) -> Function:
+    """Return a function of d floats in [0, 1] as a problem with m objectives.
+
+    The limit, if any, is of the last objective.
+    """
+    objectives = [Objective(f"f{j + 1}", reference=reference) for j in range(m)]
+    objectives[-1] = replace(objectives[-1], limit=limit)
+    return Function(
+        function, Space(tuple(Float(f"x{j + 1}", 0.0, 1.0) for j in range(d))), tuple(objectives)
+    )
+
+
+def optimize(problem: Problem, optimizer: Optimizer, evaluations: int, seed: int) -> History:
+    """Run an optimizer on a cheap problem, without a store."""
+    history = History.empty(len(problem.space), len(problem.objectives))
+    while len(history) < evaluations:
+        history = step(problem, optimizer, history, seed)
+    return history
+
+
+def step(problem: Problem, optimizer: Optimizer, history: History, seed: int) -> History:
+    """Propose one batch, measure it, and return the longer history."""
+    x = problem.space.snap(optimizer.propose(problem, history, optimizer.batch, seed))
+    measured = problem.measure(problem.space.decode(x), [seed] * len(x))
+    return history.extend(x, np.stack([measured[o.measure] for o in problem.objectives], axis=1))
+
+
+def frozen(thing: Any) -> bool:
+    """Say whether something is a frozen dataclass."""
+    parameters = getattr(type(thing), "__dataclass_params__", None)
+    return parameters is not None and bool(parameters.frozen)

@@ -1,0 +1,180 @@
+"""Check what a mechanism must hold, and every capability that it has."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fedpareto.errors import SettingError
+from fedpareto.mechanisms import (
+    AddsGaussian,
+    KnowsCosts,
+    LimitsSummands,
+    Linked,
+    Mechanism,
+    NeedsEveryone,
+    ThinsOut,
+    Upload,
+)
+from fedpareto.noise import Noise, stream
+from fedpareto.settings import named
+from fedpareto.space import Variable
+from fedpareto.testing.functions import frozen
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MANY = 20_000  # numbers by which the strength of noise is measured
+
+
+def check_mechanism(
+    mechanism: Mechanism, R: int = 3, K: int = 4, P: int = 50, seed: int = 0
+) -> None:
+    """Check that a mechanism keeps shapes and its input, and treats each federation by itself."""
+    import torch
+
+    assert frozen(mechanism), "a mechanism must be a frozen dataclass"
+    values = {
+        name: torch.linspace(0.5, 1.0, R) * scale for name, scale in _numbers(mechanism).items()
+    }
+    sent = torch.randn(R, K, P, generator=stream(seed, "upload"))
+    one = torch.ones(R, K)
+    upload = Upload(sent, one * P, one * 32, one * 0)
+    out = mechanism.protect(
+        dataclasses.replace(upload, values=sent.clone()), values, Noise(seed, 0, range(K))
+    )
+    assert out.values.shape == sent.shape, (
+        f"values must have shape {tuple(sent.shape)}, found {tuple(out.values.shape)}"
+    )
+    for name in ("count", "bits", "seconds"):
+        got = getattr(out, name)
+        assert got.shape == (R, K), f"{name} must have shape {(R, K)}, found {tuple(got.shape)}"
+        assert bool((got >= 0).all()), f"{name} must not be negative, found {float(got.min())}"
+    assert bool(torch.isfinite(out.values).all()), "values must be finite for a finite upload"
+    again = mechanism.protect(upload, values, Noise(seed, 0, range(K)))
+    assert torch.equal(out.values, again.values), "the same noise must give the same upload"
+    assert torch.equal(upload.values, sent), "the upload that came in must be left as it was"
+    turned = [*range(1, R), 0]
+    other = mechanism.protect(
+        Upload(sent[turned], one * P, one * 32, one * 0),
+        {k: v[turned] for k, v in values.items()},
+        Noise(seed, 0, range(K)),
+    )
+    assert torch.equal(out.values[turned], other.values), (
+        "a federation must not depend on its neighbours or their order"
+    )
+    _check_capabilities(mechanism, values, R, K, P, seed)
+
+
+def _check_capabilities(
+    mechanism: Mechanism, values: dict[str, Tensor], R: int, K: int, P: int, seed: int
+) -> None:
+    """Check each capability that the mechanism claims by having its methods."""
+    if isinstance(mechanism, AddsGaussian) and not isinstance(mechanism, Linked):
+        _check_gaussian(mechanism, mechanism, values, R, K, P, seed)
+    if isinstance(mechanism, ThinsOut):
+        _check_connections(mechanism, values, R, P, seed)
+    if isinstance(mechanism, KnowsCosts):
+        _check_costs(mechanism, mechanism, values, R, K, P, seed)
+    if isinstance(mechanism, NeedsEveryone):
+        assert isinstance(mechanism.joint, bool), f"joint must be a bool, found {mechanism.joint!r}"
+    if isinstance(mechanism, LimitsSummands):
+        for summands in (1, K, 10**6):
+            try:
+                mechanism.fits(summands)
+            except SettingError:
+                continue
+
+
+def _check_gaussian(
+    mechanism: Mechanism,
+    noisy: AddsGaussian,
+    values: Mapping[str, Tensor],
+    R: int,
+    K: int,
+    P: int,
+    seed: int,
+) -> None:
+    """Check that the noise is as strong as it says, and that the norm bounds what it hides."""
+    import torch
+
+    known = {"cohort": torch.full((R,), float(K)), **values}
+    sigma, norm = (torch.as_tensor(v).expand(R) for v in noisy.gaussian(known))
+    one = torch.ones(R, K)
+    nothing = Upload(torch.zeros(R, K, MANY), one * MANY, one * 32, one * 0)
+    drawn = mechanism.protect(nothing, known, Noise(seed, 0, range(K))).values
+    found = drawn.std(dim=(1, 2))
+    weak = bool((found < 0.98 * sigma).any())
+    assert not weak, f"noise must have standard deviation {sigma.tolist()}, found {found.tolist()}"
+    sent = torch.randn(R, K, P, generator=stream(seed, "long")) * 100
+    absent = sent.clone()
+    absent[:, 0] = 0
+    seen = [
+        mechanism.protect(Upload(u, one * P, one * 32, one * 0), known, Noise(seed, 0, range(K)))
+        for u in (sent, absent)
+    ]
+    moved = (seen[0].values - seen[1].values).double().norm(dim=2)[:, 0]
+    far = bool((moved > norm * (1 + 1e-4)).any())
+    assert not far, (
+        f"a client must move its upload by at most {norm.tolist()}, found {moved.tolist()}"
+    )
+
+
+def _check_connections(
+    mechanism: ThinsOut, values: Mapping[str, Tensor], R: int, P: int, seed: int
+) -> None:
+    """Check that what stays in the models is one mask per federation, the same for equal draws."""
+    import torch
+
+    drawn = torch.rand(P, generator=stream(seed, "connections"))
+    linear = torch.arange(P) % 2 == 0
+    kept = mechanism.connections(values, drawn, linear)
+    assert kept.shape == (R, P), f"connections must have shape {(R, P)}, found {tuple(kept.shape)}"
+    assert kept.dtype == torch.bool, f"connections must be true or false, found {kept.dtype}"
+    again = mechanism.connections(values, drawn, linear)
+    assert torch.equal(kept, again), "the same draws must leave the same connections"
+
+
+def _check_costs(
+    mechanism: Mechanism,
+    knowing: KnowsCosts,
+    values: Mapping[str, Tensor],
+    R: int,
+    K: int,
+    P: int,
+    seed: int,
+) -> None:
+    """Check that costs told without values are those of a real upload."""
+    import torch
+
+    one = torch.ones(R, K)
+    size = torch.full((R,), float(P))
+    empty = Upload(torch.empty(R, K, 0), one * P, one * 32, one * 0, room=size)
+    told = knowing.costs(empty, {"linear_parameters": size.double(), **values})
+    if told is None:
+        return
+    sent = torch.randn(R, K, P, generator=stream(seed, "upload"))
+    real = mechanism.protect(
+        Upload(sent, one * P, one * 32, one * 0), values, Noise(seed, 0, range(K))
+    )
+    pairs = (
+        ("bits", told.total_bits, real.total_bits),
+        ("seconds", told.seconds, real.seconds),
+        ("numbers", told.count, real.count),
+    )
+    for name, known, found in pairs:
+        same = torch.allclose(known.double(), found.double())
+        assert same, f"costs must tell the {name} of an upload, {found[0, 0]}, found {known[0, 0]}"
+
+
+def _numbers(settings: Any) -> dict[str, float]:
+    """Return the numeric settings of a dataclass, a variable at the middle of its range."""
+    middle = {
+        name: v.decode(0.5) if isinstance(v, Variable) else v for name, v in named(settings).items()
+    }
+    return {
+        name: float(v)
+        for name, v in middle.items()
+        if isinstance(v, int | float) and not isinstance(v, bool)
+    }
