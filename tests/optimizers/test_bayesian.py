@@ -10,7 +10,7 @@ import pytest
 from fedpareto.front import hypervolume, nondominated
 from fedpareto.history import History
 from fedpareto.optimizers import Bayesian
-from fedpareto.optimizers.bayesian import design
+from fedpareto.optimizers.bayesian import design, on_the_way
 from fedpareto.optimizers.composite import compressed, known, learn
 from fedpareto.optimizers.improvement import boxes, expected_improvement, probability_within
 from fedpareto.optimizers.surrogate import features, filled, fit, torch_alone
@@ -177,6 +177,21 @@ def test_checkpoints_of_a_run_are_learned_from():
     with torch_alone(0):
         error = {n: np.abs(learn(problem, told, n).predict(short)[0][:, 0] - truth).mean() for n in (0, 4)}
     assert error[4] < 0.5 * error[0]
+
+
+def test_where_a_long_run_tells_shorter_ones_first_runs_are_long_and_count_as_all_of_them():
+    class Telling(Private):
+        def measure_along(self, values, seeds):
+            raise AssertionError("a proposal trains nothing")
+
+    told, alone = Telling(free="rounds"), Private(free="rounds")  # the second promises nothing
+    rounds = [min(p.space.decode(design(p, 20, seed=0))["rounds"]) for p in (told, alone)]
+    assert rounds[0] > 25 > rounds[1]
+    point = told.space.snap(np.full((1, 3), 0.9))[0]
+    path = told.space.decode(on_the_way(told, point))
+    assert path["rounds"] == sorted(path["rounds"])
+    assert (path["rounds"][0], path["rounds"][-1]) == (1, told.space.decode(point[None])["rounds"][0])
+    assert on_the_way(alone, point).tolist() == [point.tolist()]
 
 
 def test_a_study_ends_when_little_is_left_to_gain():
