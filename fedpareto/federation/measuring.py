@@ -1,0 +1,111 @@
+"""Points trained and measured: at the end of each run, and after every round."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedpareto.federation import blocks
+from fedpareto.federation.columns import epsilons
+from fedpareto.federation.known import known_costs
+from fedpareto.mechanisms import Unprotected
+from fedpareto.privacy import VIEWS
+from fedpareto.space import FloatArray, Values
+
+if TYPE_CHECKING:
+    from fedpareto.federation.observer import Observer
+    from fedpareto.federation.problem import Federation
+    from fedpareto.federation.state import State
+    from fedpareto.federation.trace import Trace
+
+Measured = dict[str, FloatArray]  # name → [n], or [n,T]
+
+
+def known(problem: Federation, values: Values, names: Collection[str]) -> Measured:
+    """Return those of the named measures that follow from the settings alone, name → [n]."""
+    wanted = {name: m for name, m in problem.measures.items() if name in names}
+    n = len(next(iter(values.values()), ()))
+    held = problem.columns(values, n, views=_views(problem, names))
+    figures: Measured = {}
+    if any(m.figures for m in wanted.values()):
+        figures = known_costs(blocks.setup_of(problem, 0), held)
+    return {
+        name: m.known_from(figures, held) for name, m in wanted.items() if m.follows(held, figures)
+    }
+
+
+def measured(
+    problem: Federation, values: Values, seeds: Sequence[int], on_the_way: Sequence[str] = ()
+) -> tuple[Measured, Measured]:
+    """Train points; return every measure, name → [n], and some after each round, name → [n,T]."""
+    n = len(seeds)
+    held = _held(problem, values, seeds)
+    names = measurable(problem, held)
+    out = {name: np.full(n, np.nan) for name in [*names, "diverged_round"]}
+    longest = int(held["rounds"].max())
+    way = {name: np.full((n, longest), np.nan) for name in on_the_way}
+    for rows, trace in blocks.traces(problem, values, held, seeds, along=bool(on_the_way)):
+        mine = {name: column[rows] for name, column in held.items()}
+        for name, column in _ends(problem, trace, mine, names).items():
+            out[name][rows] = column
+        for name, column in _way(problem, trace, mine, on_the_way).items():
+            way[name][rows, : trace.rounds] = column
+    return out, way
+
+
+def trained_point(
+    problem: Federation, settings: Mapping[str, Any], seed: int, observer: Observer | None = None
+) -> tuple[State, dict[str, float]]:
+    """Train one point; return where it ended, and what `measured` says of it."""
+    values = {name: [settings[name]] for name in problem.space.names}
+    held = _held(problem, values, [seed])
+    grid = np.zeros((1, 1), dtype=np.int64)
+    trace, state = blocks.trained(problem, values, held, grid, [seed], observer)
+    found = _ends(problem, trace, held, measurable(problem, held))
+    return state, {name: float(column[0]) for name, column in found.items()}
+
+
+def measurable(problem: Federation, held: Collection[str]) -> list[str]:
+    """Return the measures that these columns allow."""
+    return [name for name, m in problem.measures.items() if all(need in held for need in m.needs)]
+
+
+def _held(problem: Federation, values: Values, seeds: Sequence[int]) -> Measured:
+    """Return the columns of points, and their test error without protection if it is asked for."""
+    held = problem.columns(values, len(seeds))
+    if all(o.measure != "utility_lost" for o in problem.objectives):
+        return held
+    twin = dataclasses.replace(problem, mechanism=Unprotected(), objectives=())
+    return held | {"unprotected_error": measured(twin, values, seeds)[0]["test_error"]}
+
+
+def _ends(problem: Federation, trace: Trace, held: Measured, names: Sequence[str]) -> Measured:
+    """Return measures at each run's own end, name → [k]; nan of those that diverged."""
+    lost = trace.diverged <= held["rounds"]
+    measures = problem.measures
+    out = {name: np.where(lost, np.nan, measures[name].compute(trace, held)) for name in names}
+    return out | {"diverged_round": np.where(lost, trace.diverged, np.nan)}
+
+
+def _way(problem: Federation, trace: Trace, held: Measured, names: Sequence[str]) -> Measured:
+    """Return measures after each round, name → [k,T]; nan beyond a run's end or divergence."""
+    measures = problem.measures
+    views = _views(problem, names)
+    way = {name: np.full((len(trace.diverged), trace.rounds), np.nan) for name in names}
+    for t in range(trace.rounds if names else 0):
+        then = held | {"rounds": np.full(len(trace.diverged), t + 1.0)}
+        then |= epsilons(problem, then, views)
+        beyond = (trace.diverged <= t + 1) | (t >= held["rounds"])
+        for name in names:
+            found = measures[name].compute(trace, then)
+            way[name][:, t] = np.where(beyond, np.nan, found)
+    return way
+
+
+def _views(problem: Federation, names: Collection[str]) -> tuple[str, ...]:
+    """Return the views whose ε these measures ask for."""
+    headline = problem.privacy.view if "epsilon" in names else None
+    return tuple(v for v in VIEWS if f"epsilon_{v}" in names or v == headline)
