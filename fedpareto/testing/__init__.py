@@ -1,4 +1,4 @@
-"""Checks of what an optimizer, a problem or a mechanism must hold, ours or your own.
+"""Checks of what optimizers, problems, mechanisms, server steps and losses must hold.
 
 Each raises AssertionError with what does not hold.
 """
@@ -7,12 +7,15 @@ from fedpareto.testing.functions import Function, continuous, optimize, step
 from fedpareto.testing.mechanisms import check_mechanism
 from fedpareto.testing.optimizers import check_optimizer
 from fedpareto.testing.problems import check_problem
+from fedpareto.testing.training import check_loss, check_server
 
 __all__ = [
     "Function",
+    "check_loss",
     "check_mechanism",
     "check_optimizer",
     "check_problem",
+    "check_server",
     "continuous",
     "optimize",
     "step",

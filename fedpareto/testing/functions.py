@@ -11,7 +11,8 @@ import numpy as np
 from fedpareto.history import History
 from fedpareto.optimizers import Optimizer
 from fedpareto.problem import Objective, Problem
-from fedpareto.space import Float, FloatArray, Space, Values
+from fedpareto.settings import named
+from fedpareto.space import Float, FloatArray, Space, Values, Variable
 
 
 @dataclass(frozen=True)
@@ -67,3 +68,10 @@ def frozen(thing: Any) -> bool:
     """Say whether something is a frozen dataclass."""
     parameters = getattr(type(thing), "__dataclass_params__", None)
     return parameters is not None and bool(parameters.frozen)
+
+
+def numbers_of(settings: Any) -> dict[str, float]:
+    """Return the numeric settings of a dataclass, a variable at the middle of its range."""
+    held = {n: v.decode(0.5) if isinstance(v, Variable) else v for n, v in named(settings).items()}
+    numeric = {n: v for n, v in held.items() if isinstance(v, int | float)}
+    return {n: float(v) for n, v in numeric.items() if not isinstance(v, bool)}

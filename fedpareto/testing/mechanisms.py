@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedpareto.errors import SettingError
 from fedpareto.mechanisms import (
@@ -18,9 +18,7 @@ from fedpareto.mechanisms import (
     Upload,
 )
 from fedpareto.noise import Noise, stream
-from fedpareto.settings import named
-from fedpareto.space import Variable
-from fedpareto.testing.functions import frozen
+from fedpareto.testing.functions import frozen, numbers_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +34,7 @@ def check_mechanism(
 
     assert frozen(mechanism), "a mechanism must be a frozen dataclass"
     values = {
-        name: torch.linspace(0.5, 1.0, R) * scale for name, scale in _numbers(mechanism).items()
+        name: torch.linspace(0.5, 1.0, R) * scale for name, scale in numbers_of(mechanism).items()
     }
     sent = torch.randn(R, K, P, generator=stream(seed, "upload"))
     one = torch.ones(R, K)
@@ -166,15 +164,3 @@ def _check_costs(
     for name, known, found in pairs:
         same = torch.allclose(known.double(), found.double())
         assert same, f"costs must tell the {name} of an upload, {found[0, 0]}, found {known[0, 0]}"
-
-
-def _numbers(settings: Any) -> dict[str, float]:
-    """Return the numeric settings of a dataclass, a variable at the middle of its range."""
-    middle = {
-        name: v.decode(0.5) if isinstance(v, Variable) else v for name, v in named(settings).items()
-    }
-    return {
-        name: float(v)
-        for name, v in middle.items()
-        if isinstance(v, int | float) and not isinstance(v, bool)
-    }

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.errors import FedparetoError
-from fedpareto.problem import Checks, Knows, Problem, TellsOnTheWay
+from fedpareto.problem import Checks, JoinsRepeats, Knows, Problem, TellsOnTheWay
 from fedpareto.space import FloatArray, Integer, Values
 
 
 def check_problem(problem: Problem, n: int = 3, seed: int = 0) -> None:
     """Check that a problem measures its objectives, row by row, whatever the neighbours.
 
-    What else it can do (Checks, Knows, TellsOnTheWay) is checked on the same rows.
+    What else it can do (Checks, JoinsRepeats, Knows, TellsOnTheWay) is checked on the same rows.
     """
     if isinstance(problem, Checks):
         _check_checks(problem)
@@ -40,6 +40,9 @@ def check_problem(problem: Problem, n: int = 3, seed: int = 0) -> None:
         assert np.array_equal(column[:1], alone[name], equal_nan=True), (
             f"{name}: a row must not depend on its neighbours"
         )
+    if isinstance(problem, JoinsRepeats):
+        together = problem.repeats_at_once
+        assert together >= 1, f"repeats_at_once: must be at least 1, found {together}"
     if isinstance(problem, Knows):
         _check_known(problem, [o.measure for o in problem.objectives], values, whole)
     _check_on_the_way(problem, values, seeds, whole)

@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from fedpareto import Data, Federation, Float, Lr, Objective, Randomization, Training
 from fedpareto.errors import DataError, SettingError
 from fedpareto.federation.data import load
-from fedpareto.federation.losses import CrossEntropy, Mse, OwnLoss, loss_of
+from fedpareto.federation.losses import LOSSES, CrossEntropy, Mse, OwnLoss, loss_of
+from fedpareto.testing import check_loss
 
 SCORES = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(0))  # [M,R,C,B]
 LABELS = torch.randint(0, 4, (2, 5), generator=torch.Generator().manual_seed(1))  # [M,B]
@@ -154,3 +155,17 @@ def test_what_does_not_fit_numbers_is_refused_before_anything_runs(own, prices, 
     own.broken = lambda scores, labels: 1 / 0
     with pytest.raises((SettingError, DataError), match=re.escape(says)):
         regression(prices, **changed).check()
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "own_losses:entropy"])
+def test_every_loss_keeps_the_contract(own, name):
+    check_loss(loss_of(name))
+
+
+def test_a_loss_whose_slope_is_not_its_gradient_is_found():
+    class Steep(CrossEntropy):
+        def slope(self, scores, labels):
+            return 2 * super().slope(scores, labels)
+
+    with pytest.raises(AssertionError, match="a slope must be how each record's loss grows"):
+        check_loss(Steep())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
 
 from fedpareto import Data, Federation, Float, Lr, Objective, Randomization, Training
 from fedpareto.federation.servers import SERVERS, Adam, Average, Momentum, ServerStep
+from fedpareto.testing import check_server
 
 MEANS = [torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(i)) for i in range(4)]
 START = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(9))
@@ -77,3 +80,21 @@ def test_every_server_step_trains_and_a_row_depends_on_itself_alone(server):
 
 def test_every_member_of_the_family_is_a_server_step():
     assert all(isinstance(cls(), ServerStep) for cls in SERVERS.values())
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_every_server_step_keeps_the_contract(name):
+    check_server(SERVERS[name]())
+
+
+def test_a_server_step_that_looks_at_its_neighbours_is_found():
+    @dataclass(frozen=True)
+    class Nosy:
+        def start(self, models, values):
+            return ()
+
+        def step(self, models, mean, memory, values):
+            return models + mean / mean.norm(), ()
+
+    with pytest.raises(AssertionError, match="must not depend on its neighbours"):
+        check_server(Nosy())
