@@ -134,6 +134,16 @@ def test_what_cannot_be_trained_is_refused(wide, fedpareto, words, says):
     assert says in done.err
 
 
+def test_a_card_does_not_overwrite_what_is_no_card(wide, fedpareto, tmp_path):
+    (tmp_path / "README.md").write_text("mine")
+    done = fedpareto("train", wide, "--output", tmp_path / "README.safetensors")
+    assert done.status == 2
+    assert "the model card goes to README.md, which must be a model card or not be there" in done.err
+    assert (tmp_path / "README.md").read_text() == "mine"
+    for _ in range(2):  # a card of ours is written anew
+        assert fedpareto("train", wide, "--trial", 1, "--output", tmp_path / "model.safetensors").status == 0
+
+
 def test_training_that_diverges_leaves_no_model(tiny_study, tmp_path):
     study = load_study(tiny_study)
     wild = {"learning_rate": 0.5, "sigma": 0.5, "clipping_norm": 1.0}

@@ -120,12 +120,20 @@ def _point(
 
 def _check_output(path: Path, study_file: Path, database: Path) -> None:
     """Refuse a path that would overwrite something else, or that names another kind of file."""
+    from fedpareto.report.card import TITLE
+
     if path.suffix != ".safetensors":
         raise SettingError(f"--output: must end in .safetensors, found {path.name!r}.")
     if path.resolve() in (study_file.resolve(), database.resolve()):
         raise SettingError(f"--output: must be a file of its own, found the study's {path.name}.")
     if not path.parent.is_dir():
         raise SettingError(f"--output: must be in a folder that exists, found {path.parent}.")
+    card = path.with_suffix(".md")
+    if card.exists() and not card.read_bytes().startswith(TITLE.encode()):
+        raise SettingError(
+            f"--output: the model card goes to {card.name}, which must be a model card or not be "
+            "there, found another file. Name another output."
+        )
 
 
 def _compared(store: Store, row: Trial | None, trained: Trained) -> str:

@@ -21,6 +21,8 @@ from fedpareto.report.privacy import promises, search_cost
 from fedpareto.report.text import package_versions, short
 from fedpareto.trials import Trial
 
+TITLE = "# Model card:"
+
 
 def write_model(
     seen: View, point: Point, trained: Trained, row: Trial | None, path: Path
@@ -46,7 +48,7 @@ def write_model(
 def card(seen: View, point: Point, trained: Trained, row: Trial | None, weights: str) -> str:
     """Return the card as Markdown; weights is the SHA-256 of the file of weights."""
     parts = [
-        f"# Model card: {_text(seen.study.name)}, trial {point.trial}, repeat {trained.repeat}",
+        f"{TITLE} {_text(seen.study.name)}, trial {point.trial}, repeat {trained.repeat}",
         "A model trained by federated learning in a simulation, with the settings below.",
         _section("Settings", _table(("setting", "value"), _settings(seen, trained))),
         _section("Data", _table(("what", "which"), _data(seen))),
