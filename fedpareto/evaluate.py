@@ -51,7 +51,7 @@ def _results(problem: Problem, jobs: Sequence[Job], seed: int) -> list[Result]:
         short_of_memory = _out_of_memory(error)
         if len(jobs) == 1 and (problem.block == 1 or not short_of_memory):
             trial, repeat = jobs[0]
-            return [Result(trial.number, repeat, {}, _reason(error))]
+            return [Result(trial.number, repeat, {}, reason_of(error))]
         if short_of_memory:
             problem = _with_block(problem, max(1, problem.block // 2))
             log = logging.getLogger("fedpareto")
@@ -100,7 +100,7 @@ def _out_of_memory(error: Exception) -> bool:
     return "out of memory" in str(error).lower() or "can't allocate" in str(error)
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """Return one line that says why a training failed."""
     lines = str(error).strip().splitlines() or ["no message"]
     if _out_of_memory(error):

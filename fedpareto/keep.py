@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedpareto.errors import FedparetoError, SettingError
+from fedpareto.evaluate import reason_of
 from fedpareto.federation import Federation
 from fedpareto.noise import derive
 from fedpareto.privacy import Guarantee
@@ -48,7 +49,15 @@ def train(study: Study, settings: Mapping[str, Any], repeat: int = 0) -> Trained
     if missing:
         raise SettingError(f"settings: must hold every searched setting, found no {missing[0]!r}.")
     seed = derive(study.seed, "repeat", repeat)
-    module, measures = problem.train(settings, seed)
+    try:
+        module, measures = problem.train(settings, seed)
+    except FedparetoError:
+        raise
+    except Exception as error:
+        raise FedparetoError(
+            f"training must run to its end to keep a model, found {reason_of(error)}. Mend it, or "
+            "choose another trial."
+        ) from error
     diverged = measures["diverged_round"]
     if diverged == diverged:
         raise FedparetoError(

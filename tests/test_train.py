@@ -144,6 +144,20 @@ def test_a_card_does_not_overwrite_what_is_no_card(wide, fedpareto, tmp_path):
         assert fedpareto("train", wide, "--trial", 1, "--output", tmp_path / "model.safetensors").status == 0
 
 
+def test_files_are_named_after_what_was_trained(wide, fedpareto):
+    names = set()
+    for words in (["--trial", 1], ["--trial", 1, "--repeat", 1], ["--trial", 0]):
+        names.add(json.loads(fedpareto("train", wide, *words, "--json").out)["model"])
+    assert {name.rsplit("wide-")[-1] for name in names} == {"trial1.safetensors", "trial1-repeat1.safetensors", "trial0.safetensors"}
+
+
+def test_a_part_of_the_users_own_that_fails_is_one_clear_error(tiny_study, monkeypatch):
+    study = load_study(tiny_study)
+    monkeypatch.setattr(type(study.problem.mechanism), "protect", lambda *_: [][0])
+    with pytest.raises(FedparetoError, match="must run to its end to keep a model, found IndexError: list index out of range"):
+        train(study, {"learning_rate": 0.1, "sigma": 0.5, "clipping_norm": 1.0})
+
+
 def test_training_that_diverges_leaves_no_model(tiny_study, tmp_path):
     study = load_study(tiny_study)
     wild = {"learning_rate": 0.5, "sigma": 0.5, "clipping_norm": 1.0}

@@ -76,13 +76,13 @@ def train(
     with store:
         seen = looked(study, store)
         point = _point(seen, trial, picked, dict(map(limit_of, limits)), prefer)
-        path = output or store.path.with_name(f"{store.path.stem}-trial{point.trial}.safetensors")
+        row = next((t for t in store.trials() if t.number == point.trial), None)
+        path = output or store.path.with_name(f"{store.path.stem}-{_name(point, row, repeat)}")
         _check_output(path, study_file, store.path)
         if not as_json:
             rounds = f", {point.settings['rounds']} rounds" if "rounds" in point.settings else ""
             click.echo(f"training trial {point.trial}, repeat {repeat}{rounds}", err=True)
         trained = train_point(study, point.settings, repeat)
-        row = next((t for t in store.trials() if t.number == point.trial), None)
         model, card = write_model(seen, point, trained, row, path)
         same = _compared(store, row, trained)
     if as_json:
@@ -116,6 +116,16 @@ def _point(
     if seen.recommended is None:
         raise SettingError(f"train: needs a recommended point, found none. {seen.why}")
     return seen.recommended
+
+
+def _name(point: Point, row: Trial | None, repeat: int) -> str:
+    """Return the name of a model's file, after what was trained."""
+    name = f"trial{point.trial}"
+    if row is not None and row.settings != point.settings:  # on the way of the trial's run
+        name += f"-rounds{point.settings.get('rounds')}"
+    if repeat:
+        name += f"-repeat{repeat}"
+    return f"{name}.safetensors"
 
 
 def _check_output(path: Path, study_file: Path, database: Path) -> None:

@@ -61,23 +61,33 @@ def trained(
     seeds: Sequence[int],
     observer: Observer | None = None,
     along: bool = False,
+    more: int = 0,
 ) -> tuple[Trace, State]:
-    """Train one block, padded to its full size; the trace has the rows of the grid [S,R] alone."""
+    """Train one block, padded to its full size; the trace has the rows of the grid [S,R] alone.
+
+    more is how many clients an observer may force into a round beyond those drawn.
+    """
     from fedpareto.federation.run import run
 
     rows_at_once, _ = at_once(problem)
     padded = np.stack([np.resize(rows, rows_at_once) for rows in grid])
     repeats = [setup_of(problem, seed, along) for seed in seeds]
-    trace, state = run(prepared(problem, values, columns, padded[0], repeats), observer)
+    room = min(slots(problem, seeds) + more, problem.data.clients)
+    trace, state = run(prepared(problem, values, columns, padded[0], repeats, room), observer)
     starts = np.arange(len(grid))[:, None] * padded.shape[1]
     keep = starts + np.arange(grid.shape[1])
     return trace.rows(keep.flatten()), state
 
 
 def prepared(
-    problem: Federation, values: Values, columns: Columns, rows: Rows, repeats: Sequence[Setup]
+    problem: Federation,
+    values: Values,
+    columns: Columns,
+    rows: Rows,
+    repeats: Sequence[Setup],
+    room: int,
 ) -> Block:
-    """Return the block of these rows, in every repeat, ready to train."""
+    """Return the block of these rows, in every repeat, with room for so many clients a round."""
     import torch
 
     from fedpareto.federation.block import prepare
@@ -87,7 +97,6 @@ def prepared(
     # a sample ratio stays in double precision: in float32, 0.35 of 10 clients were 3, not 4
     settings["sample_ratio"] = torch.from_numpy(columns["sample_ratio"][rows])
     models = [fixed(problem.model, lambda v, i=i: values[v.name][i]) for i in rows]  # type: ignore[misc]
-    room = slots(problem, [repeat.seed for repeat in repeats])
     return prepare(repeats, settings, models, room, device_of(problem))
 
 

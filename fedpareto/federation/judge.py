@@ -22,7 +22,7 @@ from fedpareto.federation.steps import Images
 from fedpareto.settings import imported
 
 FIGURES = ("error", "loss", "worst_error", "worst_loss")
-WORST = "_worst"  # ends the name of a measure that is taken of the worst client's share
+WORST = "@worst"  # behind an own measure that is taken of the worst client's share
 Own = Callable[[NDArray[Any], NDArray[Any]], float]  # scores [n,C], labels [n] → a number
 
 
@@ -147,7 +147,9 @@ def _worst_client(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 value = called(name, function, scores[mine], labels[mine])
-        except ValueError:  # such as AUC where a client holds one class alone
+        except SettingError:
+            raise
+        except Exception:  # such as AUC where a client holds one class alone
             continue
         if not np.isnan(value):
             values.append(value)
@@ -158,7 +160,7 @@ def called(name: str, function: Own, scores: NDArray[Any], labels: NDArray[Any])
     """Return a measure as a number; nan where the scores are not finite."""
     if not np.isfinite(scores).all():
         return float("nan")
-    value = function(scores, labels)
+    value = function(scores.copy(), labels.copy())  # it may change what it is given
     try:
         return float(value)
     except (TypeError, ValueError):

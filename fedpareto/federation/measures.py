@@ -278,7 +278,7 @@ MEASURES: dict[str, Measure] = {
 
 def own_measure(name: str) -> Measure:
     """Return the measure of the user's own that a dotted path names."""
-    return Measure(f"your own measure {name}", _last(name), worst=f"{name}_worst")
+    return Measure(f"your own measure {name}", _last(name), worst=f"{name}@worst")
 
 
 def measures_of(own: Sequence[str] = ()) -> dict[str, Measure]:

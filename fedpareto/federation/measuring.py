@@ -42,7 +42,7 @@ def measured(
 ) -> tuple[Measured, Measured]:
     """Train points; return every measure, name → [n], and some after each round, name → [n,T]."""
     n = len(seeds)
-    held = _held(problem, values, seeds)
+    held, curves = _held(problem, values, seeds, on_the_way)
     names = measurable(problem, held)
     out = {name: np.full(n, np.nan) for name in [*names, "diverged_round"]}
     longest = int(held["rounds"].max())
@@ -51,19 +51,27 @@ def measured(
         mine = {name: column[rows] for name, column in held.items()}
         for name, column in _ends(problem, trace, mine, names).items():
             out[name][rows] = column
-        for name, column in _way(problem, trace, mine, on_the_way).items():
+        on_way = {name: curve[rows] for name, curve in curves.items()}
+        for name, column in _way(problem, trace, mine, on_way, on_the_way).items():
             way[name][rows, : trace.rounds] = column
     return out, way
 
 
 def trained_point(
-    problem: Federation, settings: Mapping[str, Any], seed: int, observer: Observer | None = None
+    problem: Federation,
+    settings: Mapping[str, Any],
+    seed: int,
+    observer: Observer | None = None,
+    more: int = 0,
 ) -> tuple[State, dict[str, float]]:
-    """Train one point; return where it ended, and what `measured` says of it."""
+    """Train one point; return where it ended, and what `measured` says of it.
+
+    more is how many clients an observer may force into a round beyond those drawn.
+    """
     values = {name: [settings[name]] for name in problem.space.names}
-    held = _held(problem, values, [seed])
+    held, _ = _held(problem, values, [seed])
     grid = np.zeros((1, 1), dtype=np.int64)
-    trace, state = blocks.trained(problem, values, held, grid, [seed], observer)
+    trace, state = blocks.trained(problem, values, held, grid, [seed], observer, more=more)
     found = _ends(problem, trace, held, measurable(problem, held))
     return state, {name: float(column[0]) for name, column in found.items()}
 
@@ -73,13 +81,21 @@ def measurable(problem: Federation, held: Collection[str]) -> list[str]:
     return [name for name, m in problem.measures.items() if all(need in held for need in m.needs)]
 
 
-def _held(problem: Federation, values: Values, seeds: Sequence[int]) -> Measured:
-    """Return the columns of points, and their test error without protection if it is asked for."""
+def _held(
+    problem: Federation, values: Values, seeds: Sequence[int], on_the_way: Sequence[str] = ()
+) -> tuple[Measured, Measured]:
+    """Return the columns of points, name → [n], and those that change with the rounds, [n,T].
+
+    That is the test error without protection, where an objective asks for what protection costs.
+    """
     held = problem.columns(values, len(seeds))
     if all(o.measure != "utility_lost" for o in problem.objectives):
-        return held
+        return held, {}
     twin = dataclasses.replace(problem, mechanism=Unprotected(), objectives=())
-    return held | {"unprotected_error": measured(twin, values, seeds)[0]["test_error"]}
+    asked = ("test_error",) if "utility_lost" in on_the_way else ()
+    ends, way = measured(twin, values, seeds, asked)
+    curves = {"unprotected_error": way["test_error"]} if asked else {}
+    return held | {"unprotected_error": ends["test_error"]}, curves
 
 
 def _ends(problem: Federation, trace: Trace, held: Measured, names: Sequence[str]) -> Measured:
@@ -90,13 +106,19 @@ def _ends(problem: Federation, trace: Trace, held: Measured, names: Sequence[str
     return out | {"diverged_round": np.where(lost, trace.diverged, np.nan)}
 
 
-def _way(problem: Federation, trace: Trace, held: Measured, names: Sequence[str]) -> Measured:
-    """Return measures after each round, name → [k,T]; nan beyond a run's end or divergence."""
+def _way(
+    problem: Federation, trace: Trace, held: Measured, curves: Measured, names: Sequence[str]
+) -> Measured:
+    """Return measures after each round, name → [k,T]; nan beyond a run's end or divergence.
+
+    curves holds the columns that change with the rounds, name → [k,T].
+    """
     measures = problem.measures
     views = _views(problem, names)
     way = {name: np.full((len(trace.diverged), trace.rounds), np.nan) for name in names}
     for t in range(trace.rounds if names else 0):
         then = held | {"rounds": np.full(len(trace.diverged), t + 1.0)}
+        then |= {name: curve[:, t] for name, curve in curves.items()}
         then |= epsilons(problem, then, views)
         beyond = (trace.diverged <= t + 1) | (t >= held["rounds"])
         for name in names:

@@ -88,7 +88,7 @@ class Federation:
     def own_measures(self) -> tuple[str, ...]:
         """The measures of the user's own that objectives ask for, as package.module:function.
 
-        For the worst client's share, _worst is behind it.
+        For the worst client's share, @worst is behind it.
         """
         return tuple(dict.fromkeys(o.measure for o in self.objectives if ":" in o.measure))
 
@@ -149,12 +149,19 @@ class Federation:
         return measuring.measured(self, values, seeds, asked)[1]
 
     def train(
-        self, settings: Mapping[str, Any], seed: int, observer: Observer | None = None
+        self,
+        settings: Mapping[str, Any],
+        seed: int,
+        observer: Observer | None = None,
+        more: int = 0,
     ) -> tuple[nn.Module, dict[str, float]]:
-        """Train one point; return the model, ready to use, and what `measure` says of it."""
+        """Train one point; return the model, ready to use, and what `measure` says of it.
+
+        more is how many clients an observer may force into a round beyond those drawn.
+        """
         from fedpareto.federation.keeping import kept_model
 
-        state, measures = measuring.trained_point(self, settings, seed, observer)
+        state, measures = measuring.trained_point(self, settings, seed, observer, more)
         module = kept_model(blocks.setup_of(self, seed), self._model_of(settings), state)
         return module, measures
 

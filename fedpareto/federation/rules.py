@@ -16,7 +16,7 @@ from fedpareto.mechanisms import AddsGaussian, LimitsSummands, adds_noise, needs
 from fedpareto.settings import imported, largest, least, named
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from fedpareto.federation.problem import Federation
 
@@ -113,6 +113,7 @@ def check_parts(problem: Federation) -> None:
     module = seeded(lambda: problem.widest.build(data.shape, data.classes), 0)
     stack_of(problem.widest, module, data.shape, data.classes)
     _check_own(problem, module)
+    _check_server(problem)
     device_of(problem)
 
 
@@ -138,7 +139,6 @@ def _check_own(problem: Federation, module: nn.Module) -> None:
     import torch
 
     from fedpareto.federation.judge import WORST, called
-    from fedpareto.federation.losses import loss_of
 
     data = load(problem.data)
     labels = torch.from_numpy(data.y_test[:TRIED])
@@ -149,7 +149,7 @@ def _check_own(problem: Federation, module: nn.Module) -> None:
     for where, name in own:
         try:
             if where == "training.loss":
-                loss_of(name).each(scores.t()[None], labels)
+                _try_loss(name, scores, labels)
             else:
                 called(name, imported(name), scores.numpy(), labels.numpy())
         except SettingError as error:
@@ -159,6 +159,40 @@ def _check_own(problem: Federation, module: nn.Module) -> None:
                 f"{where}: {name!r} must take scores {list(scores.shape)} and labels "
                 f"{list(labels.shape)}, found {type(error).__name__}: {error}."
             ) from error
+
+
+def _try_loss(name: str, scores: Tensor, labels: Tensor) -> None:
+    """Refuse a loss of the user's own that has no slope, or not the numbers that training takes."""
+    import torch
+
+    from fedpareto.federation.losses import loss_of
+
+    loss = loss_of(name)
+    each = loss.each(scores.t()[None], labels)
+    if each.dtype != torch.float32:
+        raise SettingError(
+            f"training.loss: {name!r} must return float32, as the scores are, found {each.dtype}."
+        )
+    loss.slope(scores.t()[None, None], labels[None])
+
+
+def _check_server(problem: Federation) -> None:
+    """Refuse a server step of the user's own that does not keep the models' shape."""
+    import torch
+
+    server = problem.server
+    numbers = {
+        n: v for n, v in named(server).items() if not isinstance(v, str | bool | tuple | None)
+    }
+    values = {name: torch.tensor([float(least(v))]) for name, v in numbers.items()}
+    models = torch.zeros(1, 1, 3)
+    moved, _ = server.step(models, models + 1, server.start(models, values), values)
+    if not isinstance(moved, torch.Tensor) or moved.shape != models.shape:
+        found = list(moved.shape) if isinstance(moved, torch.Tensor) else type(moved).__name__
+        raise SettingError(
+            f"server: step must return models of the shape it was given, [1, 1, 3], found {found}. "
+            "Try it with fedpareto.testing.check_server."
+        )
 
 
 def _memory() -> int:

@@ -90,7 +90,8 @@ def who(block: Block, s: int, t: int, observer: Observer | None = None) -> Cohor
     if cohort.count.max() > block.slots:
         raise SettingError(
             f"observer: a round must have at most {block.slots} clients here, found "
-            f"{cohort.count.max()}. Prepare the block with more slots."
+            f"{cohort.count.max()}. Prepare the block with more slots, or train with more = 1 or "
+            "as many as are forced in."
         )
     return cohort
 

@@ -36,7 +36,7 @@ class Setup:
     cost: Cost = Cost()
     local: LocalStep = field(default_factory=Sgd)
     server: ServerStep = field(default_factory=Average)
-    measures: tuple[str, ...] = ()  # of the user's own, package.module:function, also with _worst
+    measures: tuple[str, ...] = ()  # of the user's own, package.module:function, also with @worst
     along: bool = False  # whether these are measured after every round, and not only at the end
 
     @property

@@ -110,9 +110,11 @@ def _is_own_module(name: str, cls: Any) -> bool:
 
 def _must_be_member(name: str, cls: Any, family: str) -> None:
     settings = isinstance(cls, type) and dataclasses.is_dataclass(cls)
-    if not settings or not hasattr(cls, METHODS[family]):
+    missing = [method for method in METHODS[family] if not hasattr(cls, method)]
+    if not settings or missing:
+        method = (missing or METHODS[family])[0]
         also = " or an nn.Module" if family == "model" else ""
         raise SettingError(
-            f"{name!r} must be a dataclass of settings with a method {METHODS[family]!r}{also}, "
+            f"{name!r} must be a dataclass of settings with a method {method!r}{also}, "
             f"found {cls!r}."
         )

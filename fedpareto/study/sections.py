@@ -90,11 +90,11 @@ FAMILIES: dict[str, Mapping[str, type]] = {
     "optimizer": OPTIMIZERS,
 }
 METHODS = {  # what a member of each family has
-    "model": "build",
-    "mechanism": "protect",
-    "local": "descend",
-    "server": "step",
-    "optimizer": "propose",
+    "model": ("build",),
+    "mechanism": ("protect",),
+    "local": ("descend",),
+    "server": ("start", "step"),
+    "optimizer": ("propose",),
 }
 UNNAMED = {"local": "sgd", "server": "average", "optimizer": "bayesian"}  # if nothing is named
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto.errors import SettingError
+from fedpareto.federation import Average, Federation, Sgd
 from fedpareto.mechanisms import Chain, Encrypts, links_of
 from fedpareto.optimizers import Optimizer
 from fedpareto.problem import Problem
@@ -46,7 +47,7 @@ class Study:
             return {
                 "seed": self.seed,
                 "repeats": self.repeats,
-                "problem": plain(self.problem),
+                "problem": _problem_table(self.problem),
                 "optimizer": optimizer,
             }
         kept = {k: v for k, v in self.description.items() if k not in ("name", "budget")}
@@ -55,6 +56,22 @@ class Study:
         return kept | {
             "objectives": [{"name": name, **table} for name, table in tables]
         }  # in order
+
+
+def _problem_table(problem: Problem) -> Any:
+    """Return a problem that was built in Python as plain data."""
+    if not isinstance(problem, Federation):
+        return plain(problem)
+    parts = (
+        ("server", problem.server, Average(), "average"),
+        ("local", problem.local, Sgd(), "sgd"),
+    )
+    table = plain(problem)
+    for name, made, usual, known in parts:
+        kind = type(made)
+        called = known if made == usual else f"{kind.__module__}:{kind.__qualname__}"
+        table[name] = {"name": called, **plain(made)}
+    return _without_later(table)
 
 
 def _without_later(table: dict[str, Any]) -> dict[str, Any]:

@@ -148,3 +148,13 @@ def test_a_hundred_thousand_clients_take_seconds_and_no_memory_but_their_index_a
     slack = 16 * 2**20  # what the system gives a process at its pleasure
     one_update_each = 4 * 4 * PARAMETERS * 100_000
     assert many["peak"] - few["peak"] < index_arrays + judged + slack < one_update_each / 5
+
+
+def test_what_protection_costs_is_told_after_every_round_against_the_same_round_without_it():
+    def asked(rounds):
+        training = Training(0.3, rounds=rounds, local_epochs=1, batch_size=64)
+        return Federation(Data("digits", 4), Mlp((8,)), training, Randomization(0.3, 1.0), (Objective("utility_lost"),), block=1)
+
+    _, way = asked(4).measure_along({}, [5])
+    for t in range(1, 5):
+        assert way["utility_lost"][0, t - 1] == asked(t).measure({}, [5])["utility_lost"][0]

@@ -86,9 +86,9 @@ VALUES = {"learning_rate": [0.1, 0.4]}
 
 
 def test_a_measure_of_ones_own_is_measured_for_all_and_for_the_worst_client(own):
-    found = federation("own_losses:error", "own_losses:error_worst").measure(VALUES, [3, 3])
+    found = federation("own_losses:error", "own_losses:error@worst").measure(VALUES, [3, 3])
     np.testing.assert_allclose(found["own_losses:error"], found["test_error"], atol=1e-6)
-    np.testing.assert_allclose(found["own_losses:error_worst"], found["test_error_worst"], atol=1e-6)
+    np.testing.assert_allclose(found["own_losses:error@worst"], found["test_error_worst"], atol=1e-6)
 
 
 def test_auc_is_that_of_the_model_which_train_returns(own):
@@ -169,3 +169,34 @@ def test_a_loss_whose_slope_is_not_its_gradient_is_found():
 
     with pytest.raises(AssertionError, match="a slope must be how each record's loss grows"):
         check_loss(Steep())
+
+
+def test_a_function_called_worst_is_itself(own):
+    own.error_worst = lambda scores, labels: 123.0
+    found = federation("own_losses:error_worst", "own_losses:error@worst").measure(VALUES, [3, 3])
+    assert found["own_losses:error_worst"].tolist() == [123.0, 123.0]
+    np.testing.assert_allclose(found["own_losses:error@worst"], found["test_error_worst"], atol=1e-6)
+
+
+def test_a_measure_may_write_into_what_it_is_given(own):
+    def greedy(scores, labels):
+        labels[:] = 0
+        scores[:] = np.nan
+        return 0.5
+
+    own.greedy = greedy
+    plain = federation("own_losses:error").measure(VALUES, [3, 3])
+    for _ in range(2):
+        found = federation("own_losses:greedy", "own_losses:error").measure(VALUES, [3, 3])
+        for name in ("test_error", "test_loss", "own_losses:error"):
+            np.testing.assert_array_equal(found[name], plain[name])
+
+
+@pytest.mark.parametrize(("loss", "says"), [
+    (lambda scores, labels: F.cross_entropy(scores, labels, reduction="none").detach(), "found RuntimeError"),
+    (lambda scores, labels: F.cross_entropy(scores.double(), labels, reduction="none"), "must return float32, as the scores are, found torch.float64"),
+])
+def test_a_loss_without_slope_or_of_another_kind_of_number_is_refused_before_anything_runs(own, loss, says):
+    own.bad = loss
+    with pytest.raises(SettingError, match=says):
+        federation("test_error", loss="own_losses:bad").check()

@@ -12,6 +12,7 @@ from fedpareto.federation.cohorts import Cohort
 from fedpareto.federation.data import Data
 from fedpareto.federation.models import Lr
 from fedpareto.federation.observer import Observer
+from fedpareto.federation.problem import Federation
 from fedpareto.federation.run import run
 from fedpareto.federation.setup import Setup
 from fedpareto.federation.training import Training
@@ -143,3 +144,18 @@ def test_a_round_with_more_clients_than_the_block_has_slots_for_is_refused():
 
     with pytest.raises(SettingError, match="a round must have at most 3 clients here, found 4"):
         run(block(), All())
+
+
+def test_a_client_may_be_forced_in_while_a_point_is_trained():
+    class Force(Recorder):
+        def cohort(self, repeat, round, cohort):
+            return cohort.joined_by(5)
+
+    training = Training(0.1, rounds=4, local_steps=1, batch_size=8, sample_ratio=0.5)
+    problem = Federation(Data("digits", 6), Lr(), training, Randomization(0.1), (), block=1)
+    force = Force()
+    with pytest.raises(SettingError, match="train with more = 1"):
+        problem.train({}, 0, force)
+    problem.train({}, 0, force, more=1)
+    for _, _, (cohort,) in force.seen["sums"]:
+        assert 5 in cohort.order[: cohort.count[0]]

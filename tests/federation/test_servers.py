@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fedpareto import Data, Federation, Float, Lr, Objective, Randomization, Training
+from fedpareto.errors import SettingError
 from fedpareto.federation.servers import SERVERS, Adam, Average, Momentum, ServerStep
 from fedpareto.testing import check_server
 
@@ -98,3 +99,17 @@ def test_a_server_step_that_looks_at_its_neighbours_is_found():
 
     with pytest.raises(AssertionError, match="must not depend on its neighbours"):
         check_server(Nosy())
+
+
+def test_a_server_step_that_changes_the_shape_of_models_is_refused_before_anything_runs():
+    @dataclass(frozen=True)
+    class Flat:
+        def start(self, models, values):
+            return ()
+
+        def step(self, models, mean, memory, values):
+            return models.flatten(), ()
+
+    problem = Federation(Data("digits", 5), Lr(), Training(0.1, local_steps=1), Randomization(0.1), (), server=Flat())
+    with pytest.raises(SettingError, match=r"server: step must return models of the shape it was given, \[1, 1, 3\], found \[3\]"):
+        problem.check()

@@ -7,7 +7,18 @@ import sqlite3
 
 import pytest
 
-from fedpareto import load_study, run, view
+from fedpareto import (
+    Data,
+    Federation,
+    Lr,
+    Random,
+    Randomization,
+    Study,
+    Training,
+    load_study,
+    run,
+    view,
+)
 from fedpareto.errors import ChangedStudy, StudyError
 from fedpareto.federation import Adam, Average, Sgd
 
@@ -58,11 +69,11 @@ def test_measures_and_losses_of_ones_own_are_named_by_dotted_path(study):
     changed(study, measure=('measure = "test_error"', 'measure = "my_parts:error"\ncase = "worst"\nreference = 1.0'),
             loss=("batch_size = 8", 'batch_size = 8\nloss = "my_parts:entropy"'))
     loaded = load_study(study)
-    assert [o.measure for o in loaded.problem.objectives] == ["my_parts:error_worst", "kang23_eq13"]
+    assert [o.measure for o in loaded.problem.objectives] == ["my_parts:error@worst", "kang23_eq13"]
     with run(loaded) as store:
         for trial in store.trials():
             assert trial.state == "done"
-            assert trial.measures["my_parts:error_worst"] == pytest.approx(trial.measures["test_error_worst"], abs=1e-6)
+            assert trial.measures["my_parts:error@worst"] == pytest.approx(trial.measures["test_error_worst"], abs=1e-6)
 
 
 @pytest.mark.parametrize(("old", "new", "says"), [
@@ -94,3 +105,32 @@ def test_a_database_begun_before_servers_and_losses_could_be_named_goes_on(finis
     finished_study.write_text(text + '\n[server]\nname = "momentum"\n')
     with pytest.raises(ChangedStudy, match="server"):
         run(load_study(finished_study))
+
+
+def test_a_study_built_in_python_says_which_server_it_has_unless_it_averages():
+    from dataclasses import dataclass, replace
+
+    @dataclass(frozen=True)
+    class Zero:
+        def start(self, models, values):
+            return ()
+
+        def step(self, models, mean, memory, values):
+            return models * 0, ()
+
+    problem = Federation(Data("digits", 5), Lr(), Training(0.1, local_steps=1), Randomization(0.1), ())
+    usual = Study("python", problem, Random(), 1).identity["problem"]
+    assert "server" not in usual
+    assert "local" not in usual
+    assert "loss" not in usual["training"]
+    other = Study("python", replace(problem, server=Zero()), Random(), 1).identity["problem"]
+    assert other["server"]["name"].endswith("Zero")
+    assert Study("python", replace(problem, server=Adam()), Random(), 1).identity["problem"]["server"]["server_beta1"] == 0.9
+
+
+def test_a_server_of_ones_own_must_have_every_method(study):
+    study.with_name("my_server.py").write_text("from dataclasses import dataclass\n@dataclass(frozen=True)\nclass NoStart:\n"
+                                               "    def step(self, models, mean, memory, values):\n        return models, ()\n")
+    changed(study, one=("[objectives.utility_loss]", '[server]\nname = "my_server:NoStart"\n[objectives.utility_loss]'))
+    with pytest.raises(StudyError, match="must be a dataclass of settings with a method 'start'"):
+        load_study(study)
