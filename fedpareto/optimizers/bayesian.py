@@ -116,31 +116,31 @@ class Bayesian:
 
         Each is the best once those before it are believed to be as predicted.
         """
-        model, draw = learn(problem, history, self.checkpoints), rng(seed, "bayesian", len(history))
-        told = np.vstack(
+        model = learn(problem, history, self.checkpoints)
+        draw = rng(seed, "bayesian", len(history))
+        seen = np.vstack(
             [history.x[~history.failed], history.free_x[spaced(history, PATH, even=True)]]
         )
-        front = model.front(told)
+        front = model.front(seen)
         found = hypervolume(front, reference(problem.objectives))
         options = pool(
             problem.space,
-            model.best(told),
+            model.best(seen),
             self.candidates,
             derive(seed, "pool", len(history)),
             draw,
         )
-        taken, gains = history.x, []
+        taken = history.x
+        gains: list[float] = []
         for _ in range(n):
             score = _Score(model, front, taken, options)
             point = _prolonged(problem, climb(problem.space, score.leaders, score, draw), score)
             gains.append(float(score.gain(point[None])[0]))
             path = on_the_way(problem, point)
-            taken, told, model = (
-                np.vstack([taken, point]),
-                np.vstack([told, path]),
-                model.believe(path),
-            )
-            front = model.front(told)
+            taken = np.vstack([taken, point])
+            seen = np.vstack([seen, path])
+            model = model.believe(path)
+            front = model.front(seen)
         return taken[len(history) :], gains, found
 
 
@@ -222,11 +222,11 @@ def design(problem: Problem, n: int, seed: int, skip: int = 0, total: int = 0) -
     x = start("sobol", len(space), DESIGN, seed)
     x = space.snap(np.where(free, (1 + x) / 2, x))
     y = known(problem, x)
-    told = np.asarray(~np.isnan(y).any(axis=0))
-    if not told.any():
+    known_here = np.asarray(~np.isnan(y).any(axis=0))
+    if not known_here.any():
         return start("sobol", len(space), n, seed, skip)
-    y = y[:, told]
-    objectives = [o for o, t in zip(problem.objectives, told, strict=True) if t]
+    y = y[:, known_here]
+    objectives = [o for o, t in zip(problem.objectives, known_here, strict=True) if t]
     bounds = np.minimum(limits(objectives), reference(objectives))
     excess = np.maximum(y - bounds, 0.0).sum(axis=1)
     nearest = float(np.sort(excess)[min(skip + n, len(x)) - 1])  # where too few are within

@@ -38,12 +38,12 @@ def noise_of(problem: Problem, history: History) -> FloatArray:
 
     It is 0 where an objective is known, and nan where nothing was trained twice.
     """
-    told = np.isfinite(history.spread).all(axis=1)
+    repeated = np.isfinite(history.spread).all(axis=1)
     pooled = np.full(history.y.shape[1], np.nan)
-    if told.any():
-        freedom = history.runs[told] - 1
-        spread = history.spread[told]
-        spread = np.where(spread > ROUNDING * np.abs(history.y[told]), spread, 0.0)
+    if repeated.any():
+        freedom = history.runs[repeated] - 1
+        spread = history.spread[repeated]
+        spread = np.where(spread > ROUNDING * np.abs(history.y[repeated]), spread, 0.0)
         pooled = np.sqrt((freedom[:, None] * spread**2).sum(axis=0) / freedom.sum())
     if len(history) == 0:
         return pooled

@@ -123,16 +123,16 @@ def _kind(objective: Objective) -> str:
 
 def _data(seen: View) -> Html:
     """Return what was trained on, who held it, and whether it is private."""
-    told = seen.study.description.get("data", {})
-    if not told:
+    data = seen.study.description.get("data", {})
+    if not data:
         return section("Data", paragraph("A problem given in Python; it names no data."))
     split = split_table(seen)
     held = ""
     if split is not None:
         held = f" {int(split.sum()):,} training examples of {split.shape[1]} classes."
-    dealt = told["split"]
+    dealt = data["split"]
     if dealt in ("dirichlet", "unequal"):
-        dealt += f" (alpha {told['alpha']:g})"
+        dealt += f" (alpha {data['alpha']:g})"
     whose = (
         "The study says that the search trained on public or made-up data, not on the data to be "
         "protected."
@@ -141,8 +141,8 @@ def _data(seen: View) -> Html:
     if terms is not None and terms.private_data:
         whose = "The search trained on private data, and its price is stated below."
     what = (
-        f"{told['name']}, dealt to {told['clients']:,} clients: {dealt}; "
-        f"share used {told['share']:g}.{held}"
+        f"{data['name']}, dealt to {data['clients']:,} clients: {dealt}; "
+        f"share used {data['share']:g}.{held}"
     )
     return section("Data", paragraph(what), paragraph(whose))
 

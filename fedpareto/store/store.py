@@ -284,16 +284,16 @@ class Store:
 
     def _finish(self, trial: int) -> None:
         """Write down the mean and spread of a trial whose repeats are all in, or why it failed."""
-        told = summed(self._trainings(trial))
+        summary = summed(self._trainings(trial))
         self._db.execute(
             "UPDATE trials SET state = ?, measures = ?, spread = ?, error = ?, curves = ? "
             "WHERE number = ?",
             (
-                told["state"],
-                write_measures(told["measures"]),
-                write_measures(told["spread"]),
-                told["error"],
-                write_curves(told["curves"]),
+                summary["state"],
+                write_measures(summary["measures"]),
+                write_measures(summary["spread"]),
+                summary["error"],
+                write_curves(summary["curves"]),
                 trial,
             ),
         )

@@ -143,24 +143,24 @@ def _check_costs(
     P: int,
     seed: int,
 ) -> None:
-    """Check that costs told without values are those of a real upload."""
+    """Check that costs known without values are those of a real upload."""
     import torch
 
     one = torch.ones(R, K)
     size = torch.full((R,), float(P))
     empty = Upload(torch.empty(R, K, 0), one * P, one * 32, one * 0, room=size)
-    told = knowing.costs(empty, {"linear_parameters": size.double(), **values})
-    if told is None:
+    known = knowing.costs(empty, {"linear_parameters": size.double(), **values})
+    if known is None:
         return
     sent = torch.randn(R, K, P, generator=stream(seed, "upload"))
     real = mechanism.protect(
         Upload(sent, one * P, one * 32, one * 0), values, Noise(seed, 0, range(K))
     )
     pairs = (
-        ("bits", told.total_bits, real.total_bits),
-        ("seconds", told.seconds, real.seconds),
-        ("numbers", told.count, real.count),
+        ("bits", known.total_bits, real.total_bits),
+        ("seconds", known.seconds, real.seconds),
+        ("numbers", known.count, real.count),
     )
-    for name, known, found in pairs:
-        same = torch.allclose(known.double(), found.double())
-        assert same, f"costs must tell the {name} of an upload, {found[0, 0]}, found {known[0, 0]}"
+    for name, said, found in pairs:
+        same = torch.allclose(said.double(), found.double())
+        assert same, f"costs must tell the {name} of an upload, {found[0, 0]}, found {said[0, 0]}"
