@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedpareto.errors import FedparetoError, SettingError
 from fedpareto.evaluate import reason_of
 from fedpareto.federation import Federation
+from fedpareto.files import write_whole
 from fedpareto.noise import derive
 from fedpareto.privacy import Guarantee
 from fedpareto.study import Study
@@ -76,13 +76,3 @@ def write_weights(trained: Trained, path: Path, about: Mapping[str, str]) -> Pat
     tensors = {name: t.contiguous() for name, t in trained.module.state_dict().items()}
     write_whole(path, save(tensors, {"format": "pt", **about}))
     return path
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file beside its place and move it there, so that it is never half written."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        beside.write_bytes(content)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ ROOT = Path(fedpareto.__file__).parent
 
 # From the bottom up. A module imports from layers below its own; parts of one folder may import one another.
 LAYERS = [
-    {"errors", "threads"},
+    {"errors", "files", "threads"},
     {"space"},
     {"settings", "problem", "history", "front", "noise", "crypto", "contract"},
     {"mechanisms", "privacy"},

@@ -13,7 +13,8 @@ from typing import Any
 
 from fedpareto import __version__
 from fedpareto.federation.measures import MEASURES
-from fedpareto.keep import Trained, write_weights, write_whole
+from fedpareto.files import write_whole
+from fedpareto.keep import Trained, write_weights
 from fedpareto.privacy import rounded_up
 from fedpareto.report.caveats import not_guaranteed
 from fedpareto.report.points import Point, View

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import shutil
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +13,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, Item, Table
 
 from fedpareto.errors import SettingError
+from fedpareto.files import write_whole
 from fedpareto.mechanisms import Chain
 from fedpareto.space import Variable
 from fedpareto.study.read import parsed
@@ -55,16 +53,7 @@ def write_section(path: Path, name: str, values: Mapping[str, Any]) -> None:
     """
     text, _ = parsed(path)
     written = put_section(text, name, values)
-    target = path.resolve()  # a link stays a link
-    handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(written.encode())
-        shutil.copymode(target, beside)
-        os.replace(beside, target)
-    except BaseException:
-        os.unlink(beside)
-        raise
+    write_whole(path, written.encode())
 
 
 def put_section(text: str, name: str, values: Mapping[str, Any]) -> str:
