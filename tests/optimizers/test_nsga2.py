@@ -33,7 +33,8 @@ def test_nsga2_keeps_the_contract_of_an_optimizer():
     check_optimizer(Nsga2(population=8))
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.slow if name in ("zdt2", "zdt3") else ()) for name in PEERS])
 def test_hypervolume_is_within_one_percent_of_a_peer_with_the_same_operators(name):
     arguments, m = PEERS[name]
     peer = get_problem(name, **arguments)
