@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,7 @@ def train(study: Study, settings: Mapping[str, Any], repeat: int = 0) -> Trained
             "choose another trial."
         ) from error
     diverged = measures["diverged_round"]
-    if diverged == diverged:
+    if not math.isnan(diverged):
         raise FedparetoError(
             f"training must converge to keep a model, found that it diverged in round "
             f"{diverged:.0f}. Choose another trial, or another repeat."

@@ -17,13 +17,14 @@ from fedpareto.space import FloatArray, Values, Variable
 
 if TYPE_CHECKING:
     from fedpareto.federation.problem import Federation
+    from fedpareto.federation.setup import Setup
 
 Columns = Mapping[str, FloatArray]  # name → [n]
 
 
-def settings_of(problem: Federation) -> dict[str, object]:
+def settings_of(held: Federation | Setup) -> dict[str, object]:
     """Return every setting that a training is given, by the name a point knows it by."""
-    parts = (problem.training, problem.mechanism, problem.server, problem.local)
+    parts = (held.training, held.mechanism, held.server, held.local)
     return {name: value for part in parts for name, value in named(part).items()}
 
 

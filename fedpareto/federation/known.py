@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpareto.contract import cohort
+from fedpareto.federation.columns import settings_of
 from fedpareto.federation.data import Data
 from fedpareto.federation.split import iid
 from fedpareto.federation.training import Training
-from fedpareto.mechanisms import KnowsCosts, Mechanism, Upload
-from fedpareto.settings import least, named
+from fedpareto.mechanisms import KnowsCosts, Upload
+from fedpareto.settings import least
 from fedpareto.space import FloatArray
 
 if TYPE_CHECKING:
@@ -76,15 +77,10 @@ def _values(setup: Setup, columns: Mapping[str, FloatArray]) -> dict[str, Tensor
     from fedpareto.federation.block import facts_of, terms_of
 
     facts = facts_of(setup, terms_of(setup, columns["sample_ratio"]))
-    held = {n: columns[n] for n in settings_of(setup.training, setup.mechanism) if n in columns}
+    held = {name: columns[name] for name in settings_of(setup) if name in columns}
     numbers = {name: torch.tensor(v, dtype=torch.float32) for name, v in held.items()}
     linear = torch.tensor(columns["linear_parameters"], dtype=torch.float64)
     return {**facts, **numbers, "linear_parameters": linear}
-
-
-def settings_of(training: Training, mechanism: Mechanism) -> list[str]:
-    """Return the names of all settings of training and mechanism."""
-    return list(named(training) | named(mechanism))
 
 
 def _everyone(data: Data, training: Training) -> bool:
