@@ -35,6 +35,8 @@ def selection_guarantee(
     trials: int,
     repeats: int = 1,
     view: str | None = None,
+    noise_last: bool = True,
+    centred: bool = True,
 ) -> Guarantee:
     """Return the promise of a whole search: so many trials, each trained `repeats` times.
 
@@ -44,17 +46,18 @@ def selection_guarantee(
     for name, value in (("trials", trials), ("repeats", repeats)):
         if value != int(value) or value < 1:
             raise SettingError(f"{name}: must be whole and at least 1, found {value!r}.")
-    given = terms(privacy, noise, clipping_norm, cohort, clients, rounds, sampling, view)
+    given = terms(
+        privacy, noise, clipping_norm, cohort, clients, rounds, sampling, view, noise_last, centred
+    )
     trainings = trials * repeats
     T = int(np.max(given.rounds))
     ratio = float(np.max(given.ratio))
     z = float(np.min(given.z))
     worst = replace(given, z=_one(z), ratio=_one(ratio), rounds=_one(T))
-    m = round(ratio * clients) if sampling == "fixed" else ratio * clients
-    if given.view == "server":
-        s = z
-    else:
-        s = z / math.sqrt(m - privacy.lost)
+    m = float(np.max(np.asarray(cohort)))
+    # the noise of each client, in clipping norms, that makes this z
+    unit = terms(privacy, 1.0, 1.0, m, clients, T, sampling, given.view, noise_last, centred)
+    s = z / float(unit.z)
     whole = guarantee(
         privacy,
         noise=s,
@@ -64,6 +67,8 @@ def selection_guarantee(
         rounds=T * trainings,
         sampling=sampling,
         view=given.view,
+        noise_last=noise_last,
+        centred=centred,
     )
     notes = (
         f"It counts {trials} trials × {repeats} trainings × {T} rounds on private data, each "
@@ -86,6 +91,8 @@ def selection_epsilon(
     trials: int,
     repeats: int = 1,
     view: str | None = None,
+    noise_last: bool = True,
+    centred: bool = True,
 ) -> float:
     """Return ε of `selection_guarantee`."""
     return selection_guarantee(
@@ -99,6 +106,8 @@ def selection_epsilon(
         trials=trials,
         repeats=repeats,
         view=view,
+        noise_last=noise_last,
+        centred=centred,
     ).epsilon
 
 
@@ -126,7 +135,7 @@ def _training(worst: Terms, clients: int, cohort: float) -> tuple[Any, Any]:
     z = float(worst.z)
     T = int(worst.rounds)
     q = float(worst.ratio)
-    sampled = worst.view == "release" and q < 1
+    sampled = worst.view == "release" and q < 1 and worst.secret
     if sampled and worst.pair == "poisson":
         drawn = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(z))
         return dp_accounting.SelfComposedDpEvent(drawn, T), relation.ADD_OR_REMOVE_ONE
