@@ -9,7 +9,14 @@ import torch
 from fedpareto import Chain, Data, Federation, Lr, Privacy, Randomization, Training
 from fedpareto.errors import SettingError
 from fedpareto.federation.observer import Observer
-from fedpareto.mechanisms import BatchCrypt, Pruning, Quantization, Sparsification, Unprotected, Upload
+from fedpareto.mechanisms import (
+    BatchCrypt,
+    Pruning,
+    Quantization,
+    Sparsification,
+    Unprotected,
+    Upload,
+)
 from fedpareto.noise import Noise
 
 
