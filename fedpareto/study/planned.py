@@ -90,10 +90,11 @@ def _check_data(clients: int, named: str | None) -> None:
     enough = _large_enough(clients)
     if named in enough or (named is None and enough) or (named and named not in IMAGES):
         return
+    largest = named or max(IMAGES, key=lambda name: IMAGES[name])
     raise SettingError(
         f"--data: must hold an image for each of the {clients:,} clients, found "
-        f"{named or 'no known set'} with at most {IMAGES[named or 'mnist']:,}. Name "
-        f"{', '.join([*enough, 'data of your own'])}: an .npz file, or package.module:function."
+        f"{IMAGES[largest]:,} in {largest}. Name {', '.join([*enough, 'data of your own'])}: "
+        "an .npz file, or package.module:function."
     )
 
 
