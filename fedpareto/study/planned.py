@@ -63,7 +63,8 @@ def _heading(choice: Planned, asked: Mapping[str, Any]) -> list[str]:
     return [
         f"# Planned to hold ε = {asked['target_epsilon']:g} at δ = {choice.delta:g}: "
         f"{choice.cohort} of {asked['clients']} clients a round, {choice.rounds} rounds.",
-        "# Noise, clip norm, cohort, rounds and [privacy] fix ε; all else may be changed freely.",
+        "# ε follows from clients, sampling, cohort, rounds, noise, clip norm and [privacy].",
+        "# Put your own data, model and learning rate in place of these.",
         "# A range is searched, a number is fixed.",
         "",
     ]
