@@ -106,12 +106,12 @@ def _large_enough(clients: int) -> list[str]:
 
 def _training(choice: Planned, asked: Mapping[str, Any]) -> list[Line]:
     ratio = choice.cohort / asked["clients"]
-    drawn = {"fixed": "a cohort of fixed size", "poisson": "each client by its own chance"}
+    drawn = "fixed: a cohort of this size; poisson: each client by its own chance"
     return [
         ("rounds", choice.rounds, ""),
         ("local_steps", 5, ""),
         ("batch_size", 16, ""),
-        ("sampling", asked["sampling"], drawn[asked["sampling"]]),
+        ("sampling", asked["sampling"], drawn),
         ("sample_ratio", ratio, f"{choice.cohort} of {asked['clients']} clients"),
         ("learning_rate", {"low": 0.01, "high": 4.0, "log": True}, ""),
         ("evaluate_every", max(1, choice.rounds // 10), ""),
