@@ -24,10 +24,12 @@ WEIGHTINGS = ("uniform", "size")
 def cohort(sample_ratio: float, clients: int, sampling: str = "fixed") -> float:
     """Return how many clients a sample ratio asks for: a whole number, at least one.
 
-    Under Poisson sampling each client comes by its own chance, and this is the number expected.
+    Under Poisson sampling each client comes by its own chance, and this is the number expected:
+    exactly m where the ratio is m / K, which m / K times K is not always.
     """
     if sampling == "poisson":
-        return sample_ratio * clients
+        whole = round(sample_ratio * clients)
+        return whole if whole / clients == sample_ratio else sample_ratio * clients
     return max(1, round(sample_ratio * clients))
 
 

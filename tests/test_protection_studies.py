@@ -194,9 +194,13 @@ def test_plan_at_record_level_says_what_a_silo_must_do(fedpareto):
 @pytest.mark.parametrize(("words", "says"), [
     (["--epsilon", 4, "--clients", 10, "--cohort", "many"], "--cohort: must be a whole number, or several with commas, found 'many'"),
     (["--epsilon", 0, "--clients", 10], "target_epsilon: must be above 0"),
-    (["--epsilon", 4, "--clients", 10, "--delta", 1.5], "target_delta: must lie between 0 and 1"),
+    (["--epsilon", 4, "--clients", 10, "--delta", 1.5], "target_delta: must be at most 0.5"),
     (["--epsilon", 4, "--clients", 10, "--cohort", 11], "cohort: must lie between 1 and the 10 clients, found 11"),
     (["--epsilon", 4, "--clients", 10, "--sigma", 0], "sigma: must be above 0"),
+    (["--epsilon", 4, "--clients", 100, "--view", "secagg", "--colluders", -90], "colluders: must be at least 0, found -90"),
+    (["--epsilon", 4, "--clients", 100, "--view", "secagg", "--dropouts", -3], "dropouts: must be at least 0, found -3"),
+    (["--epsilon", "nan", "--clients", 10], "target_epsilon: must be a finite number, found nan"),
+    (["--epsilon", 4, "--clients", 10, "--delta", "nan"], "target_delta: must be a finite number, found nan"),
 ])
 def test_a_plan_that_cannot_be_is_refused_in_words(fedpareto, words, says):
     status, _, err = fedpareto("plan", *words)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedpareto.cli.base import cli, console, db_option, json_option, study_argument, whole_numbers
-from fedpareto.errors import MissingPackage
+from fedpareto.errors import MissingPackage, SettingError
+
+if TYPE_CHECKING:
+    from fedpareto.privacy import Planned
 
 
 @cli.command()
@@ -143,9 +146,32 @@ def calibrate(study_file: Path, write: bool, as_json: bool) -> None:
     type=click.Path(path_type=Path),
     help="Draw the noise on the mean against rounds into this PNG or SVG file.",
 )
+@click.option(
+    "--study",
+    type=click.Path(path_type=Path),
+    help="Write a study that trains as a row says into this new file, for fedpareto run.",
+)
+@click.option(
+    "--row",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="The row of the table that is put into words, and that --study writes.",
+)
+@click.option(
+    "--data",
+    help="Data set of --study; digits, or mnist where there are more clients than digits.",
+)
 @json_option
 def plan(
-    figure: Path | None, as_json: bool, cohort: str | None, rounds: str | None, **asked: Any
+    figure: Path | None,
+    study: Path | None,
+    row: int,
+    data: str | None,
+    as_json: bool,
+    cohort: str | None,
+    rounds: str | None,
+    **asked: Any,
 ) -> None:
     """Solve for the noise, cohort or rounds that hold a target ε; nothing is trained.
 
@@ -155,19 +181,45 @@ def plan(
     from fedpareto.privacy import plan as solve
     from fedpareto.report.plan import plan_data, plan_figure, plan_statements, plan_table
 
+    if study:
+        _check_new(study)
+    elif data:
+        raise SettingError(f"--data: must go with --study FILE, found {data} alone.")
     cohorts = whole_numbers("--cohort", cohort)
     lengths = whole_numbers("--rounds", rounds)
     choices = solve(cohort=cohorts, rounds=lengths, **asked)
+    if row > len(choices):
+        raise SettingError(f"--row: must be at most the {len(choices)} rows found, found {row}.")
+    if study:
+        _write_study(study, choices[row - 1], asked, data)
     if figure:
         plan_figure(choices, figure)
     if as_json:
         click.echo(json.dumps(plan_data(choices)))
         return
     console().print(plan_table(choices))
-    for line in plan_statements(choices, asked):
+    for line in plan_statements(choices, asked, row):
         click.echo(line)
     if figure:
         click.echo(f"figure  {figure}")
+    if study:
+        click.echo(f"study   {study} (fedpareto run {study})")
+
+
+def _check_new(path: Path) -> None:
+    """Refuse to write over a file."""
+    if path.exists():
+        raise SettingError(
+            f"--study: must name a new file, found {path}. Remove it, or name another."
+        )
+
+
+def _write_study(path: Path, choice: Planned, asked: dict[str, Any], data: str | None) -> None:
+    """Write a row of a plan as a study file."""
+    from fedpareto.files import write_whole
+    from fedpareto.study.planned import planned_study
+
+    write_whole(path, planned_study(choice, asked, path, data).encode())
 
 
 @cli.command()

@@ -29,7 +29,7 @@ from fedpareto.privacy.loss import (
     shown_epsilon,
     shown_multiplier,
 )
-from fedpareto.settings import setting
+from fedpareto.settings import Rule, check_fields, checked, setting
 from fedpareto.space import FloatArray
 
 UNITS = ("client", "record")
@@ -91,6 +91,9 @@ class Privacy:
         search=False,
     )
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     def delta(self, clients: float) -> float:
         """Return δ: the one given, or min(1e-5, 1/(10 K))."""
         if self.target_delta is not None:
@@ -151,7 +154,11 @@ def terms(
     m = _numbers("cohort", cohort, 1.0)
     K = _numbers("clients", clients, 1.0)
     T = _numbers("rounds", rounds, 1.0)
-    _check_counts(privacy, m, K, T, view)
+    _check_whole("clients", K)
+    _check_whole("rounds", T)
+    if sampling == "fixed":
+        _check_whole("cohort", m)
+    _check_counts(privacy, m, K, view)
     alone = view == "server" or not noise_last
     with np.errstate(over="ignore", under="ignore"):
         z = (s if alone else on_the_sum(s, m, sampling, privacy.lost)) / c
@@ -230,8 +237,7 @@ def noise_for(
     centred: bool = True,
 ) -> float:
     """Return the least noise s of each client that holds a target ε, rounded up."""
-    if not (0 < target_epsilon < math.inf):
-        raise SettingError(f"target_epsilon: must be above 0 and finite, found {target_epsilon!r}.")
+    checked("target_epsilon", target_epsilon, float, Rule(above=0))
     unit = terms(
         privacy, 1.0, clipping_norm, cohort, clients, rounds, sampling, view, noise_last, centred
     )
@@ -275,14 +281,18 @@ def _check_option(name: str, value: str, options: tuple[str, ...]) -> None:
         )
 
 
-def _check_counts(privacy: Privacy, m: FloatArray, K: FloatArray, T: FloatArray, view: str) -> None:
-    """Refuse a cohort that is too large or leaves no honest client, and rounds in parts."""
+def _check_whole(name: str, found: FloatArray) -> None:
+    """Refuse parts of clients or rounds."""
+    if (np.floor(found) != found).any():
+        raise SettingError(f"{name}: must be whole numbers, found {_shown(found)}.")
+
+
+def _check_counts(privacy: Privacy, m: FloatArray, K: FloatArray, view: str) -> None:
+    """Refuse a cohort that is too large or leaves no honest client."""
     if (m > K).any():
         raise SettingError(
             f"cohort: must be at most the number of clients, {_shown(K)}, found {_shown(m)}."
         )
-    if (np.floor(T) != T).any():
-        raise SettingError(f"rounds: must be whole numbers, found {_shown(T)}.")
     if view != "server" and (m - privacy.lost < 1).any():
         raise SettingError(
             "cohort: must leave at least one honest client after "
@@ -293,7 +303,10 @@ def _check_counts(privacy: Privacy, m: FloatArray, K: FloatArray, T: FloatArray,
 
 def _numbers(name: str, value: ArrayLike, least: float, above: bool = False) -> FloatArray:
     """Return finite numbers, all at least `least`, or above it where `above` says so."""
-    array = np.asarray(value, dtype=np.float64)
+    given = np.asarray(value)
+    if given.dtype.kind not in "iuf":  # a text or a truth value would pass as a number
+        raise SettingError(f"{name}: must be numbers, found {value!r}.")
+    array = given.astype(np.float64)
     large_enough = array > least if above else array >= least
     if not (np.isfinite(array) & large_enough).all():
         bound = "above" if above else "at least"

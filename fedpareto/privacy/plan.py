@@ -5,23 +5,29 @@ Letters: s is the noise each client adds, m the cohort of a round, T the rounds.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from fedpareto.contract import Round, Seen
+import numpy as np
+
+from fedpareto.contract import Round, Seen, expected_cohorts
 from fedpareto.errors import SettingError
 from fedpareto.privacy.accounting import Privacy, epsilon, noise_for, terms
+from fedpareto.privacy.cohorts import ends
 from fedpareto.privacy.loss import release_epsilon, release_multiplier
 from fedpareto.privacy.statement import rounded_up
+from fedpareto.settings import Rule, checked
 
 ROUNDS = (10, 30, 100, 300, 1000)
 SHARES = (0.01, 0.03, 0.1, 0.3, 1.0)
 MOST_ROUNDS = 100_000
 
-Numbers = int | Sequence[int]
-Price = Callable[[float, int, int], float]  # ε of (s, m, T)
-LeastNoise = Callable[[int, int], float]  # the least s that holds the target, of (m, T)
+Numbers = float | Sequence[float]
+Price = Callable[[float, float, int], float]  # ε of (s, m, T)
+LeastNoise = Callable[[float, int], float]  # the least s that holds the target, of (m, T)
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class Planned:
     noise_multiplier: float
     sigma: float
     clipping_norm: float
-    cohort: int
+    cohort: float  # whole, unless it is what Poisson sampling expects
     rounds: int
     epsilon: float
     delta: float
@@ -69,82 +75,130 @@ def plan(
     multiplier or sigma. unit "record" with records, batch_size and local_steps plans DP-SGD inside
     each silo: noise on every local step hides one record, whoever sees the uploads.
     """
-    clip = 1.0 if clipping_norm is None else clipping_norm
-    _check(target_epsilon, target_delta, clients, clip, noise_multiplier, sigma)
-    in_silos = (records, batch_size, local_steps) != (None, None, None)
-    delta = Privacy(target_delta=target_delta).delta(clients * (records or 1))
+    target_epsilon = checked("target_epsilon", target_epsilon, float, Rule(above=0))
+    clients = checked("clients", clients, int, Rule(at_least=1))
+    given = 1.0 if clipping_norm is None else clipping_norm
+    clip = checked("clipping_norm", given, float, Rule(above=0))
+    silo = _silo(unit, records, batch_size, local_steps)
+    delta = Privacy(target_delta=target_delta).delta(clients * (silo[0] if silo else 1))
     privacy = Privacy(view, delta, target_epsilon, unit, adjacency, dropouts, colluders)
-    cohorts = _cohorts(clients, dropouts + colluders, cohort)
-    if in_silos:
-        view = "server"
+    cohorts = _cohorts(clients, privacy.lost, cohort, sampling)
+    if silo:
         cohorts = [clients] if cohort is None else cohorts
-        price, least = _in_silos(privacy, clip, records, batch_size, local_steps)
+        price, least = _in_silos(privacy, clip, *silo)
     else:
         price, least = _over_clients(privacy, clients, clip, sampling)
-
-    def spread(m: int) -> float:  # how many times the noise of one client the noise on the sum is
-        return 1.0 if in_silos else math.sqrt(m)
-
-    def choice(s: float, m: int, T: int) -> Planned:
-        return Planned(s * spread(m) / clip, s, clip, m, T, price(s, m, T), delta, view)
-
-    def noise(m: int) -> float | None:
-        if noise_multiplier is None:
-            return sigma
-        return noise_multiplier * clip / spread(m)
-
-    found = list(_choices(choice, noise, least, cohorts, _rounds(rounds), target_epsilon))
-    all_given = cohort is not None and rounds is not None and noise(1) is not None
+    way = _Way(
+        price=price,
+        least=least,
+        clip=clip,
+        **_given_noise(noise_multiplier, sigma),
+        target=target_epsilon,
+        delta=delta,
+        view="server" if silo else view,
+        alone=silo is not None,
+    )
+    lengths = None if rounds is None else _rounds(rounds)
+    if cohort is None and silo is None and way.noise(1) is not None:
+        fewest = 1 if view == "server" else privacy.lost + 1
+        found = _of_any_cohort(way, cohorts, lengths, range(fewest, clients + 1))
+        return _holding(found, target_epsilon)
+    found = list(_choices(way, cohorts, lengths))
+    all_given = cohort is not None and rounds is not None and way.noise(1) is not None
     return found if all_given else _holding(found, target_epsilon)
 
 
-def _check(
-    target_epsilon: float,
-    target_delta: float | None,
-    clients: int,
-    clip: float,
-    multiplier: float | None,
-    sigma: float | None,
-) -> None:
-    """Refuse numbers that no plan can be made with."""
-    silent = " Without noise nothing holds: leave it out to have it chosen."
-    for name, value, advice in (
-        ("target_epsilon", target_epsilon, ""),
-        ("clients", clients, ""),
-        ("clipping_norm", clip, ""),
-        ("noise_multiplier", multiplier, silent),
-        ("sigma", sigma, silent),
+@dataclass(frozen=True)
+class _Way:
+    """How noise is added and priced: what a choice of cohort and rounds becomes a row by."""
+
+    price: Price
+    least: LeastNoise
+    clip: float
+    multiplier: float | None
+    sigma: float | None
+    target: float
+    delta: float
+    view: str
+    alone: bool  # each silo hides its own records: the cohort adds nothing
+
+    def spread(self, m: float) -> float:
+        """Return how many times the noise of one client the noise on the sum is."""
+        return 1.0 if self.alone else math.sqrt(m)
+
+    def noise(self, m: float) -> float | None:
+        """Return the noise of each client that was given; None where it is left free."""
+        if self.multiplier is None:
+            return self.sigma
+        return self.multiplier * self.clip / self.spread(m)
+
+    def row(self, m: float, T: int) -> Planned:
+        """Return a cohort and rounds as a choice; noise not given is the least that holds."""
+        s = self.noise(m)
+        if s is None:
+            s = self.least(m, T)
+        multiplier = s * self.spread(m) / self.clip
+        epsilon = self.price(s, m, T)
+        return Planned(multiplier, s, self.clip, m, T, epsilon, self.delta, self.view)
+
+
+def _given_noise(multiplier: float | None, sigma: float | None) -> dict[str, float | None]:
+    """Return the noise given, as numbers above 0; None for what is left out."""
+    found: dict[str, float | None] = {"multiplier": None, "sigma": None}
+    for key, name, value in (
+        ("multiplier", "noise_multiplier", multiplier),
+        ("sigma", "sigma", sigma),
     ):
-        if value is not None and not 0 < value < math.inf:
-            raise SettingError(f"{name}: must be above 0 and finite, found {value!r}.{advice}")
-    if multiplier is not None and sigma is not None:
+        if value is None:
+            continue
+        try:
+            found[key] = checked(name, value, float, Rule(above=0))
+        except SettingError as error:
+            raise SettingError(
+                f"{error} Without noise nothing holds: leave it out to have it chosen."
+            ) from None
+    if None not in found.values():
         raise SettingError(
             "sigma: must not be given beside noise_multiplier, which it follows from. Give one."
         )
-    if target_delta is not None and not 0 < target_delta < 1:
-        raise SettingError(
-            f"target_delta: must lie between 0 and 1, both excluded, found {target_delta!r}. "
-            "1e-5 is usual."
-        )
+    return found
+
+
+def _of_any_cohort(
+    way: _Way, shares: Sequence[float], rounds: Sequence[int] | None, every: range
+) -> list[Planned]:
+    """Return the shares of the clients, and the smallest and the largest cohort that hold ε.
+
+    With rounds left free the shares alone, unless none of them holds a single round.
+    """
+    if rounds is None:
+        found = list(_choices(way, shares, None))
+        if any(c.epsilon <= way.target for c in found):
+            return found
+        return list(_choices(way, sorted(_ends(way, 1, every)), None))
+    pairs = {(m, T) for T in rounds for m in (*shares, *_ends(way, T, every))}
+    return [way.row(m, T) for m, T in sorted(pairs)]
+
+
+def _ends(way: _Way, T: int, every: range) -> set[int]:
+    """Return the smallest and the largest cohort that hold ε over T rounds."""
+
+    @functools.cache
+    def price(m: int) -> float:
+        return way.row(m, T).epsilon
+
+    return set(ends(price, every[0], every[-1], way.target))
 
 
 def _choices(
-    choice: Callable[[float, int, int], Planned],
-    noise: Callable[[int], float | None],
-    least: LeastNoise,
-    cohorts: Sequence[int],
-    rounds: Sequence[int] | None,
-    target: float,
+    way: _Way, cohorts: Sequence[float], rounds: Sequence[int] | None
 ) -> Iterator[Planned]:
     """Solve each cohort for what is not given: the noise, else the rounds."""
     for m in cohorts:
-        s = noise(m)
-        if s is None:
-            yield from (choice(least(m, T), m, T) for T in rounds or ROUNDS)
-        elif rounds is None:
-            yield _longest(lambda T, s=s, m=m: choice(s, m, T), target)  # type: ignore[misc]
+        if rounds is None and way.noise(m) is not None:
+            yield _longest(lambda T, m=m: way.row(m, T), way.target)  # type: ignore[misc]
         else:
-            yield from (choice(s, m, T) for T in rounds)
+            yield from (way.row(m, T) for T in rounds or ROUNDS)
 
 
 def _longest(choice: Callable[[int], Planned], target: float) -> Planned:
@@ -183,13 +237,13 @@ def _over_clients(
     """Return the price of noise that each client adds to its update, and the least that holds."""
     target = float(privacy.target_epsilon or 0)
 
-    def seen(s: float, m: int) -> Seen:
+    def seen(s: float, m: float) -> Seen:
         return seen_by(privacy.view, s, clip, m, clients, sampling)
 
-    def price(s: float, m: int, T: int) -> float:
+    def price(s: float, m: float, T: int) -> float:
         return float(epsilon(privacy, **seen(s, m).terms(T)))
 
-    def least(m: int, T: int) -> float:
+    def least(m: float, T: int) -> float:
         unit = seen(1.0, m)
         asked = unit.terms(T)
         del asked["noise"]  # what is solved for
@@ -205,14 +259,18 @@ def _over_clients(
 def seen_by(
     view: str, noise: float, clip: float, cohort: float, clients: int, sampling: str
 ) -> Seen:
-    """Return what an onlooker sees of a round in which each client adds so much noise."""
-    seen = Round(clients, cohort, sampling, noise=noise, norm=clip).seen(view)
+    """Return what an onlooker sees of a round in which each client adds so much noise.
+
+    Its numbers are those of a study with sample_ratio = cohort / clients, to the last digit.
+    """
+    expected = expected_cohorts(np.array([cohort / clients]), clients, sampling)
+    seen = Round(clients, expected, sampling, noise=np.array([noise]), norm=clip).seen(view)
     assert seen is not None  # uniform weights, and noise
-    return seen
+    return replace(seen, noise=float(seen.noise[0]), cohort=float(expected[0]))
 
 
 def _in_silos(
-    privacy: Privacy, clip: float, records: int | None, batch: int | None, steps: int | None
+    privacy: Privacy, clip: float, records: int, batch: int, steps: int
 ) -> tuple[Price, LeastNoise]:
     """Return the price of DP-SGD inside each silo, and the least noise that holds.
 
@@ -221,26 +279,15 @@ def _in_silos(
     divides by batch. Then the uploads may be seen by anyone, and a record zeroed out (or replaced,
     by adjacency) stays hidden over all rounds.
     """
-    if records is None or batch is None or steps is None or privacy.unit != "record":
-        raise SettingError(
-            "records: must be given with batch_size, local_steps and unit record, found "
-            f"records = {records}, batch_size = {batch}, local_steps = {steps}, "
-            f"unit = {privacy.unit}. A record-level plan needs all of them."
-        )
-    if not (1 <= batch <= records and steps >= 1):
-        raise SettingError(
-            "batch_size: must lie between 1 and records, and local_steps be at least 1, found "
-            f"batch_size = {batch}, records = {records}, local_steps = {steps}."
-        )
     target = float(privacy.target_epsilon or 0)
     ratio = batch / records
     delta = privacy.delta(1)
     pair = "poisson" if privacy.adjacency == "zero_out" else "poisson_replace"
 
-    def price(s: float, m: int, T: int) -> float:
+    def price(s: float, m: float, T: int) -> float:
         return float(release_epsilon(s / clip, ratio, T * steps, delta, pair))
 
-    def least(m: int, T: int) -> float:
+    def least(m: float, T: int) -> float:
         s = clip * release_multiplier(target, ratio, T * steps, delta, pair)
         while price(s, m, T) > target:  # multiplying may have rounded it down
             s *= 1 + 1e-9
@@ -249,24 +296,49 @@ def _in_silos(
     return price, least
 
 
-def _cohorts(clients: int, lost: int, given: Numbers | None) -> list[int]:
-    """Return the cohorts to try: those given, or some shares of the clients."""
+def _silo(
+    unit: str, records: int | None, batch: int | None, steps: int | None
+) -> tuple[int, int, int] | None:
+    """Return records, batch size and steps of a silo; None where none of them is given."""
+    asked = {"records": records, "batch_size": batch, "local_steps": steps}
+    if all(value is None for value in asked.values()):
+        return None
+    if unit != "record" or None in asked.values():
+        found = ", ".join(f"{name} = {value}" for name, value in asked.items())
+        raise SettingError(
+            "records: must be given with batch_size, local_steps and unit record, found "
+            f"{found}, unit = {unit}. A record-level plan needs all of them."
+        )
+    n, b, e = (checked(name, value, int, Rule(at_least=1)) for name, value in asked.items())
+    if b > n:
+        raise SettingError(f"batch_size: must be at most the {n} records of a silo, found {b}.")
+    return n, b, e
+
+
+def _cohorts(clients: int, lost: int, given: Numbers | None, sampling: str) -> list[float]:
+    """Return the cohorts to try: those given, or some shares of the clients.
+
+    A cohort is whole, unless it is what Poisson sampling expects.
+    """
     if given is None:
         tried = (max(lost + 1, round(share * clients)) for share in SHARES)
         return sorted({min(clients, m) for m in tried})
-    cohorts = [given] if isinstance(given, int | float) else list(given)
+    kind = float if sampling == "poisson" else int
+    cohorts = [checked("cohort", m, kind, Rule()) for m in _listed("cohort", given)]
     for m in cohorts:
         if not 1 <= m <= clients:
             raise SettingError(f"cohort: must lie between 1 and the {clients} clients, found {m}.")
-    return cohorts
+    return [int(m) if m == int(m) else m for m in cohorts]
 
 
-def _rounds(given: Numbers | None) -> list[int] | None:
-    """Return the rounds given, as a list; None where they are left free."""
-    if given is None:
-        return None
-    rounds = [given] if isinstance(given, int | float) else list(given)
-    for T in rounds:
-        if not (1 <= T < math.inf and int(T) == T):
-            raise SettingError(f"rounds: must be whole and at least 1, found {T}.")
-    return [int(T) for T in rounds]
+def _rounds(given: Numbers) -> list[int]:
+    """Return the rounds given, as a list."""
+    return [checked("rounds", T, int, Rule(at_least=1)) for T in _listed("rounds", given)]
+
+
+def _listed(name: str, given: Numbers) -> list[Any]:
+    """Return the numbers given, one or several, as a list."""
+    listed = [given] if np.ndim(given) == 0 else list(given)  # type: ignore[arg-type]
+    if not listed:
+        raise SettingError(f"{name}: must be a number, or several, found none.")
+    return listed

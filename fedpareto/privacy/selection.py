@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from fedpareto.errors import SettingError
 from fedpareto.privacy.accounting import Privacy, Terms, terms
 from fedpareto.privacy.statement import Guarantee, guarantee, rounded_up
+from fedpareto.settings import Rule, checked
 from fedpareto.space import FloatArray
 
 # How the number of trainings might be drawn, each with the shape that dp-accounting asks for.
@@ -44,11 +45,15 @@ def selection_guarantee(
     clipping norm, the largest cohort, the most rounds, so the ε is an upper bound.
     """
     for name, value in (("trials", trials), ("repeats", repeats)):
-        if value != int(value) or value < 1:
-            raise SettingError(f"{name}: must be whole and at least 1, found {value!r}.")
+        checked(name, value, int, Rule(at_least=1))
     given = terms(
         privacy, noise, clipping_norm, cohort, clients, rounds, sampling, view, noise_last, centred
     )
+    candidates = np.broadcast(given.z, given.ratio, given.rounds).size
+    if trials < candidates:
+        raise SettingError(
+            f"trials: must count each of the {candidates} candidates, found {trials}."
+        )
     trainings = trials * repeats
     T = int(np.max(given.rounds))
     ratio = float(np.max(given.ratio))

@@ -65,28 +65,31 @@ def plan_table(choices: Sequence[Planned]) -> Table:
     return out
 
 
-def plan_statements(choices: Sequence[Planned], asked: Mapping[str, Any]) -> list[str]:
+def plan_statements(
+    choices: Sequence[Planned], asked: Mapping[str, Any], row: int = 1
+) -> list[str]:
     """Return what a row promises and on what conditions; asked holds what was given to `plan`."""
-    first = choices[0]
+    chosen = choices[row - 1]
     if asked["records"] is not None:
         return [
-            f"Every row holds the ε it shows at δ = {first.delta:g}, record level, for a server "
+            f"Every row holds the ε it shows at δ = {chosen.delta:g}, record level, for a server "
             "that sees each upload, if each silo trains by DP-SGD: every record of a mini-batch "
             "drawn by its own chance, every record's gradient clipped to clipping_norm, noise of "
             "noise_multiplier × clipping_norm on the sum."
         ]
     names = ("view", "unit", "adjacency", "dropouts", "colluders")
-    privacy = Privacy(target_delta=first.delta, **{name: asked[name] for name in names})
+    privacy = Privacy(target_delta=chosen.delta, **{name: asked[name] for name in names})
     seen = seen_by(
-        first.view,
-        first.sigma,
-        first.clipping_norm,
-        first.cohort,
+        chosen.view,
+        chosen.sigma,
+        chosen.clipping_norm,
+        chosen.cohort,
         asked["clients"],
         asked["sampling"],
     )
-    promised = guarantee(privacy, **seen.terms(first.rounds))
-    return [f"The first row: {promised.statement()}", *promised.notes]
+    promised = guarantee(privacy, **seen.terms(chosen.rounds))
+    called = "The first row" if row == 1 else f"Row {row}"
+    return [f"{called}: {promised.statement()}", *promised.notes]
 
 
 def plan_figure(choices: Sequence[Planned], path: Path) -> Path:

@@ -1,9 +1,11 @@
 """Settings: frozen dataclasses whose fields hold a number, or a range that is searched.
 
-`declare` says what a field may hold, `naming` by which name a point knows it, `own` finds what
-users name by a dotted path. How settings are read from a study file is `fedpareto.study`.
+`declare` says what a field may hold, `check` refuses what it may not, `naming` says by which name a
+point knows it, `own` finds what users name by a dotted path. How settings are read from a study
+file is `fedpareto.study`.
 """
 
+from fedpareto.settings.check import check_fields, checked
 from fedpareto.settings.declare import WORDS, Real, Rule, Whole, kind_of, rule_of, setting
 from fedpareto.settings.naming import (
     fixed,
@@ -21,6 +23,8 @@ __all__ = [
     "Real",
     "Rule",
     "Whole",
+    "check_fields",
+    "checked",
     "fixed",
     "imported",
     "kind_of",

@@ -34,7 +34,7 @@ def load_study(
     given = {"budget": budget, "seed": seed}
     given = {key: value for key, value in given.items() if value is not None}
     faults: list[Fault] = []
-    study = _built(table | given, path, faults)
+    study = built(table | given, path, faults)
     if study is None:
         raise StudyError(str(path), _placed(faults, text, given))
     return encrypted(study) if encrypt else study
@@ -78,7 +78,7 @@ def _placed(faults: list[Fault], text: str, given: Mapping[str, Any]) -> list[Fa
     return placed
 
 
-def _built(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | None:
+def built(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | None:
     """Return the study that a file describes; on any fault, add to faults and return None."""
     sections = _sections(table, faults)
     head = _head(table, faults)

@@ -9,7 +9,7 @@ from dataclasses import MISSING
 from typing import Any, TypeVar
 
 from fedpareto.errors import Fault, SettingError, did_you_mean
-from fedpareto.settings import WORDS, Rule, Whole, kind_of, numbered, rule_of
+from fedpareto.settings import WORDS, Rule, Whole, checked, kind_of, numbered, rule_of
 from fedpareto.space import Choice, Float, Integer, Variable
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ def _value(name: str, found: Any, kind: type, rule: Rule) -> Any:
     if kind is tuple:
         return _whole_numbers(name, found, rule)
     if not isinstance(found, list | dict):
-        return _fixed(name, found, kind, rule)
+        return checked(name, found, kind, rule)
     if not rule.search or kind is bool:
         raise SettingError(
             f"{name}: must be {WORDS[kind]}, found {found}. This setting cannot be searched."
@@ -99,32 +99,11 @@ def _value(name: str, found: Any, kind: type, rule: Rule) -> Any:
     return _variable(name, found, kind, rule)
 
 
-def _fixed(name: str, found: Any, kind: type, rule: Rule) -> Any:
-    if not _is_a(found, kind):
-        raise SettingError(f"{name}: must be {WORDS[kind]}, found {found!r}.")
-    if isinstance(found, int) and abs(found) > 1e300:
-        bits = found.bit_length()
-        raise SettingError(f"{name}: must lie within ±1e300, found a number of {bits} bits.")
-    value = float(found) if kind is float else found
-    broken = rule.broken(value)
-    if broken:
-        offer = f" {did_you_mean(found, rule.options)}" if rule.options else ""
-        raise SettingError(f"{name}: {broken}, found {found!r}.{offer}")
-    return value
-
-
-def _is_a(found: Any, kind: type) -> bool:
-    """Say whether a value of the file is of a kind; a whole number will do for a float."""
-    if isinstance(found, bool):
-        return kind is bool
-    return isinstance(found, kind) or (kind is float and isinstance(found, int))
-
-
 def _variable(name: str, found: list[Any] | dict[str, Any], kind: type, rule: Rule) -> Variable:
     """Return the variable that a range or a list of choices stands for."""
     table = _range(found)
     if set(table) == {"choices"} and isinstance(table["choices"], list):
-        values = tuple(_fixed(name, value, kind, rule) for value in table["choices"])
+        values = tuple(checked(name, value, kind, rule) for value in table["choices"])
         return Choice(name, values)
     complete = {"low", "high"} <= set(table) <= {"low", "high", "log"}
     log = table.get("log", False)
@@ -133,8 +112,8 @@ def _variable(name: str, found: list[Any] | dict[str, Any], kind: type, rule: Ru
         raise SettingError(
             f"{name}: must be {WORDS[kind]} or a range written as {ways}, found {found}."
         )
-    low = _fixed(name, table["low"], kind, rule)
-    high = _fixed(name, table["high"], kind, rule)
+    low = checked(name, table["low"], kind, rule)
+    high = checked(name, table["high"], kind, rule)
     make = Float if kind is float else Integer
     return make(name, low, high, log)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,7 @@ from pymoo.problems import get_problem
 
 from fedpareto.front import hypervolume
 from fedpareto.history import History
-from fedpareto.optimizers import Bayesian, Psl, QLogNehvi
+from fedpareto.optimizers import Psl
 from fedpareto.optimizers.psl import Network, greedy, lower_bounds
 from fedpareto.optimizers.surrogate import fit, torch_alone
 from fedpareto.problem import Objective, feasible
@@ -127,15 +126,3 @@ def test_psl_reaches_the_hypervolume_of_its_authors_code(make, authors):
         history = optimize(problem, Psl(), 105, seed)
         reached.append(hypervolume(history.y[feasible(problem.objectives, history.y)][:, :2], np.full(2, 1.1)))
     assert np.mean(reached) >= authors, reached
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("optimizer", [Bayesian(), Psl(), QLogNehvi()], ids=lambda o: type(o).__name__)
-def test_five_points_after_a_hundred_take_less_than_five_seconds(optimizer):
-    problem = c2dtlz2()
-    x = np.random.default_rng(0).random((100, 4))
-    history = History(x, problem.function(x), np.repeat(np.arange(20), 5))
-    optimizer.propose(problem, history.before(2), 5, 0)  # whatever is loaded on first use
-    began = time.perf_counter()
-    optimizer.propose(problem, history, 5, 0)
-    assert time.perf_counter() - began < 5

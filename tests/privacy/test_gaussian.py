@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import dp_accounting
 import numpy as np
@@ -57,13 +56,6 @@ def test_no_noise_promises_nothing_and_endless_noise_everything() -> None:
 def test_epsilon_is_stable_up_to_billions() -> None:
     assert gaussian_epsilon(1e-5, 1e-5) == pytest.approx(5e9 + 4.2649e5, rel=1e-8)
     assert gaussian_multiplier(1e9, 1e-5) == pytest.approx(2.23628123e-05, rel=1e-7)
-
-
-def test_ten_thousand_values_take_well_under_a_second() -> None:
-    z = np.geomspace(1e-4, 1e3, 10_000)
-    start = time.perf_counter()
-    gaussian_multiplier(np.maximum(gaussian_epsilon(z, 1e-5), 1e-6), 1e-5)
-    assert time.perf_counter() - start < 1.5
 
 
 @given(multipliers, deltas)

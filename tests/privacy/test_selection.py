@@ -60,8 +60,8 @@ def test_no_noise_promises_nothing() -> None:
     assert cost("release", noise=0.0).epsilon == math.inf
 
 
-@pytest.mark.parametrize(("change", "message"), [({"trials": 0}, "trials: must be whole and at least 1, found 0"),
-                                                 ({"repeats": 1.5}, "repeats: must be whole and at least 1, found 1.5")])
+@pytest.mark.parametrize(("change", "message"), [({"trials": 0}, "trials: must be at least 1, found 0"),
+                                                 ({"repeats": 1.5}, "repeats: must be a whole number, found 1.5")])
 def test_trials_are_counted_in_whole_numbers(change: dict[str, int], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         cost(**change)  # type: ignore[arg-type]
