@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -17,6 +18,7 @@ from scipy import fft, special, stats
 from fedpareto.federation.observer import Observer
 
 UNLIKELY = 1e-6  # as likely as a normal number beyond 4.9 standard deviations
+VIEWS = ("server", "secagg", "release")
 LENGTHS = (0.0, 1e-3, 0.5, 1.0, 3.0, 1e3)  # of planted updates, in units of the clipping norm
 
 
@@ -46,6 +48,7 @@ class Draws:
     labels: dict[str, np.ndarray]
 
 
+@lru_cache(maxsize=2000)
 def planted(client, round, size, clip):
     """Return the update [P] that stands for a client's own: some are far longer than the norm, some short or zero."""
     direction = np.random.default_rng([client, round]).standard_normal(size)
@@ -84,9 +87,7 @@ class Watch(Observer):
 
     def uploads(self, repeat, round, clients, takes_part, upload):
         for m, client in enumerate(clients.tolist()):
-            values = upload.values[:, m].double()
-            values[~takes_part[:, m]] = torch.nan
-            self.sent[repeat, round, client] = values.numpy()
+            self.sent[repeat, round, client] = upload.values[:, m].double().numpy()
 
     def sums(self, round, sums, cohorts):
         for s, cohort in enumerate(cohorts):
@@ -148,36 +149,29 @@ def draws(watches, view):
     return Draws(np.stack(values), {"training": training, "round": np.array(rounds), "client": np.array(clients)})
 
 
-def check_noise(watches, views=("server", "secagg", "release")):
-    """Fail where what views see beyond clipped updates is not independent Gaussian noise of the stated strength."""
-    _none_unlikely({view: noise_chances(draws(watches, view)) for view in views})
+def check_noise(watches):
+    """Fail where what views see beyond clipped updates is not independent Gaussian noise of the stated strength.
 
-
-def check_cohorts(watches):
-    """Fail where who came is not drawn anew for every training and round, all clients alike."""
+    Fail too where who came is not drawn anew for every training and round, all clients alike.
+    """
+    found = {view: noise_chances(draws(watches, view)) for view in VIEWS}
     present = np.concatenate([watch.present() for watch in watches])
     terms = watches[0].terms
-    _none_unlikely({"cohorts": cohort_chances(present, terms.cohort / terms.clients)})
+    found["cohorts"] = cohort_chances(present, terms.cohort / terms.clients)
+    low = {seen: {name: p for name, p in chances.items() if not p > UNLIKELY} for seen, chances in found.items()}
+    lines = [f"{seen}: " + ", ".join(f"{name} ({p:.0e})" for name, p in ps.items()) for seen, ps in low.items() if ps]
+    assert not lines, "; ".join(lines)
 
 
 def check_clipping(watch, tolerance=1e-6):
     """Fail where an upload without noise is not its update, scaled down to the norm where it was longer."""
     clip, wrong = watch.terms.clip, []
-    for (_, t, k), values in watch.sent.items():
-        for sent in values[~np.isnan(values[:, 0])]:
-            own = clipped(watch.plant(k, t, len(sent)), clip)
-            if np.linalg.norm(sent) > clip * (1 + tolerance) or np.abs(sent - own).max() > tolerance * clip:
-                wrong.append((t, k, float(np.linalg.norm(sent))))
-    assert not wrong, f"clipping: round, client and norm {wrong[:5]}, and {len(wrong[5:])} more, beyond {clip}"
-
-
-def _none_unlikely(found):
-    """Fail where a chance, seen → check → chance, is too small, and name all such."""
-    wrong = []
-    for seen, chances in found.items():
-        low = [f"{name} ({chance:.0e})" for name, chance in chances.items() if not chance > UNLIKELY]
-        wrong += [f"{seen}: {', '.join(low)}"] if low else []
-    assert not wrong, "; ".join(wrong)
+    for (s, t, k), values in watch.sent.items():
+        sent = values[watch.federation]
+        norm, own = np.linalg.norm(sent), clipped(watch.plant(k, t, len(sent)), clip)
+        if k in watch.who(s, t) and (norm > clip * (1 + tolerance) or np.abs(sent - own).max() > tolerance * clip):
+            wrong.append((t, k, round(float(norm / clip), 3)))
+    assert not wrong, f"clipping: {len(wrong)} uploads; round, client and norm in units of that allowed: {wrong[:5]}"
 
 
 def noise_chances(found):
@@ -226,11 +220,14 @@ def _of_pairs(rows):
     n, P = rows.shape
     if n < 2:
         return 1.0
-    unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30)
-    unit = unit.astype(np.float32)
-    cosines = np.abs(unit @ unit.T)
-    np.fill_diagonal(cosines, 0)
-    most = min(float(cosines.max()), 1 - 1e-6)
+    unit = torch.nn.functional.normalize(torch.from_numpy(rows).float().contiguous(), dim=1)
+    most = 0.0
+    for i in range(0, n, 256):
+        cosines = unit[i : i + 256] @ unit[i:].T
+        cosines.fill_diagonal_(0)
+        least, largest = cosines.aminmax()
+        most = max(most, -float(least), float(largest))
+    most = min(most, 1 - 1e-6)
     return n * (n - 1) * stats.t.sf(most * ((P - 1) / (1 - most**2)) ** 0.5, P - 1)
 
 
@@ -262,12 +259,11 @@ def cohort_chances(present, ratio):
     """
     trainings, T, K = present.shape
 
-    def alike(cohorts):  # [things to compare, times, K]
-        common = [(a & b).sum() for a, b in combinations(cohorts, 2)]
-        return _of_count(common, cohorts.shape[1] * K, ratio**2) if common else 1.0
-
+    often = present.sum(1)  # [trainings,K]
+    spread = ((often - T * ratio) ** 2).sum() / (T * ratio * (1 - ratio))
+    common = [(a & b).sum() for a, b in combinations(present, 2)]
     return {
-        "how often a client comes": _of_count(present.sum((0, 1)), trainings * T, ratio),
-        "cohorts of trainings alike": alike(present),
-        "cohorts of rounds alike": alike(present.swapaxes(0, 1)),
+        "how often a client comes": _of_count(often.sum(0), trainings * T, ratio),
+        "cohorts of rounds alike": _of_squares(spread, often.size),
+        "cohorts of trainings alike": _of_count(common, T * K, ratio**2) if common else 1.0,
     }
