@@ -59,9 +59,8 @@ def test_a_million_draws_are_independent_gaussian_noise_of_the_stated_strength(t
     check_noise(found)
 
 
-@pytest.mark.parametrize("terms", [FIXED, POISSON], ids=["fixed", "poisson"])
-def test_a_tenth_of_them_are_too(terms):
-    check_noise(watched(terms, **SHORT))
+def test_cohorts_of_fixed_size_have_such_noise_too():
+    check_noise(watched(FIXED, **SHORT))
 
 
 @pytest.mark.parametrize("sampling", ["fixed", "poisson"])
@@ -72,7 +71,7 @@ def test_a_noise_multiplier_is_the_noise_on_the_sum_in_units_of_the_norm(samplin
 
 
 @pytest.mark.parametrize(("first", "sampling"), [
-    (Pruning(0.5), "fixed"), (Quantization(4), "fixed"), (Sparsification(private_fraction=0.5), "fixed"), (Pruning(0.5), "poisson")])
+    (Pruning(0.5), "poisson"), (Quantization(4), "fixed"), (Sparsification(private_fraction=0.5), "fixed")])
 def test_at_the_end_of_a_chain_noise_lies_on_every_number(first, sampling):
     terms = replace(FIXED, sampling=sampling)
     chain = Chain((first, Randomization(terms.sigma, terms.clip)))
