@@ -20,7 +20,12 @@ from numpy.typing import ArrayLike
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import bdtr, bdtrc, erf, ndtr, ndtri
 
-from fedpareto.privacy.gaussian import gaussian_delta, gaussian_epsilon, gaussian_multiplier
+from fedpareto.privacy.gaussian import (
+    UNIT,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_multiplier,
+)
 from fedpareto.space import FloatArray
 
 PAIRS = ("poisson", "poisson_replace", "fixed")
@@ -102,7 +107,8 @@ def _amplified(z: float, q: float, T: float, delta: float, pair: str, accuracy: 
     """Return an upper bound on ε of T rounds, each on a secret sample of a share q < 1."""
     rounds = int(T)
     own = z if pair == "poisson" else z / 2
-    if rounds * q * erf(1 / (2 * math.sqrt(2) * own)) <= delta:  # δ(0) adds up over rounds
+    least = rounds * q * erf(1 / (2 * math.sqrt(2) * own)) * (1 + 8 * UNIT)
+    if least <= delta:  # δ(0) adds up over rounds
         return 0.0
     if own < LEAST:
         return revealed_epsilon(own, q, rounds, delta)
@@ -117,16 +123,24 @@ def _amplified(z: float, q: float, T: float, delta: float, pair: str, accuracy: 
 
 
 def _single(d: Direction, delta: float) -> float:
-    """Return ε of one round in one direction, from δ(ε) = P(L > ε) − e^ε Q(L > ε)."""
+    """Return ε of one round in one direction, from δ(ε) = P(L > ε) − e^ε Q(L > ε), rounded up."""
     low = 0.0
     high = max(d.high, 0.0)
     for _ in range(7):
         grid = np.linspace(low, high, 201)
         p, q = d.survival(grid)
-        at = int(np.argmax(np.append((p - np.exp(grid) * q <= delta)[:-1], True)))
+        second = np.exp(grid) * q
+        holds = p - second + _rounding(p, second, grid) <= delta
+        at = int(np.argmax(np.append(holds[:-1], True)))
         low = grid[max(at - 1, 0)]
         high = grid[at]
     return float(high)
+
+
+def _rounding(p: FloatArray, second: FloatArray, epsilon: FloatArray) -> FloatArray:
+    """Return how far δ(ε) may be off by rounding; a tail's error grows with its logarithm."""
+    tail = 1 - np.log(np.maximum(p, 1e-300))
+    return np.asarray(8 * UNIT * (p * tail + second * (tail + epsilon)))
 
 
 def revealed_epsilon(noise_multiplier: float, ratio: float, rounds: int, delta: float) -> float:
@@ -138,14 +152,17 @@ def revealed_epsilon(noise_multiplier: float, ratio: float, rounds: int, delta: 
     most = max(1, int(np.argmax(bdtrc(np.arange(rounds + 1), rounds, ratio) <= 1e-3 * delta)))
     # between two counts the larger stands for both
     n = np.unique(np.linspace(1, most, min(most, 256)).astype(int))
-    shares = np.diff(bdtr(n, rounds, ratio), prepend=bdtr(0, rounds, ratio))
+    # from whichever end is the smaller, as a difference of numbers near 1 says nothing of a tail
+    below = np.diff(bdtr(n, rounds, ratio), prepend=bdtr(0, rounds, ratio))
+    above = -np.diff(bdtrc(n, rounds, ratio), prepend=bdtrc(0, rounds, ratio))
+    shares = np.where(bdtr(n, rounds, ratio) < 0.5, below, above)
     beyond = float(bdtrc(most, rounds, ratio))
     z = noise_multiplier / np.sqrt(n)
     low = 0.0
     high = float(gaussian_epsilon(noise_multiplier / math.sqrt(most), delta * (1 - 2e-3)))
     for _ in range(40):
         middle = 0.5 * (low + high)
-        if shares @ gaussian_delta(z, middle) + beyond <= delta:
+        if shares @ gaussian_delta(z, middle) + beyond <= delta * (1 - 1e-9):
             high = middle
         else:
             low = middle

@@ -28,6 +28,8 @@ OTHERS = {
 # Discretisations of dp-accounting, each with the span of privacy losses that it prices in a second
 # or so.
 INTERVALS = ((1e-5, 0.2), (1e-4, 60.0), (1e-3, 600.0), (1e-2, 6000.0))
+# below this δ the rounding of dp-accounting's FFT, which it does not count, makes its ε too small
+LEAST_DELTA = 1e-9
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,10 @@ def _priced(given: Terms, delta: float) -> tuple[float, str, list[str]]:
 
 
 def _released(given: Terms, delta: float) -> tuple[float, str, list[str]]:
-    """Return the lesser of our own ε and dp-accounting's, which it is, and what the other says."""
+    """Return the lesser of our own ε and dp-accounting's, which it is, and what the other says.
+
+    Where dp-accounting cannot be trusted or would take minutes, our own alone.
+    """
     z = float(given.z)
     q = float(given.ratio)
     rounds = int(given.rounds)
@@ -149,6 +154,12 @@ def _released(given: Terms, delta: float) -> tuple[float, str, list[str]]:
     ours = float(release_epsilon(z, q, rounds, delta, given.pair, PRECISE))
     if given.pair == "fixed":
         return ours, our_name, []
+    if delta < LEAST_DELTA:
+        note = (
+            f"dp-accounting was not asked: at a δ below {LEAST_DELTA:g} rounding makes its ε "
+            "too small."
+        )
+        return ours, our_name, [note]
     interval = _interval(z, ours)
     if interval is None:
         note = "dp-accounting was not asked: at an ε this large it takes minutes."

@@ -249,13 +249,15 @@ def bends(chain: Array, nodes: Array, pair: Pair) -> Array:
     while len(at) > 1 and nodes[at[-1]] > 0:
         losses = nodes[at]
         middle = int(np.argmax(losses >= 0))
-        if losses[middle] > 600 or np.diff(losses).max() > 600:
+        if losses[middle] > 600:
             break
         rise = np.diff(chain[at])
         if middle > 0:
             rise[middle - 1] += math.expm1(losses[middle])
-        slope = rise / np.expm1(np.diff(losses))  # times c of the node on its left
-        mass = np.append(slope, 0.0) - np.insert(np.exp(np.diff(losses)) * slope, 0, outset(pair, losses[0], chain[at[0]]))
+        gap = np.diff(losses)
+        right = rise / -np.expm1(-gap)  # the slope of each line, times c of the node on its right
+        left = outset(pair, losses[0], chain[at[0]])
+        mass = np.append(np.exp(-gap) * right, 0.0) - np.insert(right, 0, left)
         mass[middle] += math.exp(losses[middle])
         if (mass >= 0).all():
             found = np.zeros(len(chain))
@@ -269,7 +271,7 @@ def outset(pair: Pair, loss: float, level: float) -> float:
     """Return c times the slope of E_Q[(c − R)₊] that may be drawn down from the first node."""
     if loss < 0 and level <= 0:
         return 0.0
-    value, slope = profile(pair, np.array([loss]))
+    slope = profile(pair, np.array([loss]))[1]
     if loss < 0:
         return float(slope[0]) * (1 + pair.spare)
     return math.exp(loss) + float(slope[0]) * (1 - pair.spare)
