@@ -13,7 +13,7 @@ from bounds import exact_delta, exact_gaussian_delta, lower_epsilon
 from fedpareto.privacy.accounting import Privacy
 from fedpareto.privacy.gaussian import gaussian_delta, gaussian_epsilon, gaussian_multiplier
 from fedpareto.privacy.loss import FAST, PAIRS, PRECISE, release_epsilon, revealed_epsilon
-from fedpareto.privacy.statement import LEAST_DELTA, _dp_accounting, _interval, guarantee
+from fedpareto.privacy.statement import _dp_accounting, _interval, _lost, guarantee
 
 CHUNKS = 20
 EACH = 500  # settings of a chunk: 10,000 in all
@@ -139,13 +139,21 @@ def test_dp_accounting_alone_is_never_below_the_lower_bound_where_it_is_asked(se
     rng = np.random.default_rng(seed)
     ratios = []
     for s in drawn(60, seed=3000 + seed, pairs=("poisson", "poisson_replace")):
-        delta = LEAST_DELTA * float(np.exp(rng.uniform(0, math.log(most))))
+        delta = min(100 * _lost(s.rounds) * float(np.exp(rng.uniform(0, math.log(most)))), 0.3)
         ours = float(release_epsilon(s.z, s.q, s.rounds, delta, s.pair, PRECISE))
         interval = _interval(s.z, ours)
         if s.q < 1 and 0 < ours < math.inf and interval is not None:
-            theirs = _dp_accounting(s.z, s.q, s.rounds, delta, s.pair == "poisson_replace", interval)
+            theirs = _dp_accounting(s.z, s.q, s.rounds, delta - _lost(s.rounds), s.pair == "poisson_replace", interval)
             ratios.append(compared(s._replace(delta=delta), [theirs], accuracy=1e-4))
-    assert len(told(f"dp-accounting, δ up to {LEAST_DELTA * most:g}", ratios)) > 20
+    assert len(told(f"dp-accounting, least δ times up to {most:g}", ratios)) > 20
+
+
+@pytest.mark.slow
+def test_dp_accounting_is_asked_for_less_than_delta_because_it_does_not_count_its_rounding() -> None:
+    z, q, rounds, delta = 1.0, 0.01, 30_000, 1e-9
+    lower = lower_epsilon(z, q, rounds, delta, "poisson", 1e-5)
+    assert _dp_accounting(z, q, rounds, delta, False, 1e-4) < lower
+    assert _dp_accounting(z, q, rounds, delta - _lost(rounds), False, 1e-4) > lower
 
 
 # ordinary settings, for which the bound must tell noise that is 5 % too strong
@@ -174,16 +182,12 @@ def test_the_bound_itself_lies_below_the_closed_forms_and_close(z: float, delta:
 
 
 def test_at_a_tiny_delta_a_statement_counts_on_our_own_accountant_alone() -> None:
-    # z = 1, q = 0.001, T = 2000: dp-accounting says 0.9374 at 1e-12 and 1.0835 at 1e-14
-    for delta in (1e-12, 1e-14):
-        found = guarantee(Privacy("release", delta), noise=1.0, clipping_norm=1.0, cohort=1, clients=1000, rounds=2000, sampling="poisson")
-        lower = lower_epsilon(1.0, 0.001, 2000, delta, "poisson")
-        assert _dp_accounting(1.0, 0.001, 2000, delta, False, 1e-4) < lower <= found.epsilon < 1.01 * lower
-        assert found.accountant == "PLD, connect-the-dots (fedpareto)"
-        assert any("not asked: at a δ below 1e-09" in note for note in found.notes)
-    found = guarantee(Privacy("release", 1e-9), noise=1.0, clipping_norm=1.0, cohort=1, clients=1000, rounds=2000, sampling="poisson")
-    assert not any("not asked" in note for note in found.notes)
-    assert found.epsilon >= lower_epsilon(1.0, 0.001, 2000, 1e-9, "poisson", 1e-5)
+    # dp-accounting alone is 1.7 % short here, and 21 % at δ = 1e-14
+    found = guarantee(Privacy("release", 1e-12), noise=1.0, clipping_norm=1.0, cohort=1, clients=1000, rounds=2000, sampling="poisson")
+    lower = lower_epsilon(1.0, 0.001, 2000, 1e-12, "poisson")
+    assert _dp_accounting(1.0, 0.001, 2000, 1e-12, False, 1e-4) < lower <= found.epsilon < 1.01 * lower
+    assert found.accountant == "PLD, connect-the-dots (fedpareto)"
+    assert any("not asked: at a δ below 1.2e-09" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("pair", PAIRS)
