@@ -1,14 +1,14 @@
 """The exact (ε, δ) of the Gaussian mechanism: Balle and Wang 2018, Theorem 8.
 
 A noise multiplier z is the standard deviation of the noise over the sensitivity. T rounds with the
-same z are one round with z / √T.
+same z are one round with z / √T. Every δ and ε here is rounded up.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import erf, erfcx, ndtr, ndtri
+from scipy.special import bdtr, bdtrc, erf, erfcx, ndtr, ndtri
 
 from fedpareto.errors import SettingError
 from fedpareto.space import FloatArray
@@ -81,6 +81,32 @@ def _root(z: FloatArray, delta: FloatArray) -> FloatArray:
         a = np.where(holds, a, a - gap)
         gap = 2 * gap
     return np.asarray(a)
+
+
+def revealed_epsilon(noise_multiplier: float, ratio: float, rounds: int, delta: float) -> float:
+    """Return ε as if it were known in which rounds the client took part.
+
+    δ(ε) = Σ Bin(n; T, q) δ_{z/√n}(ε). Knowing more never lowers ε, so this bounds the ε of secret
+    samples from above. It is close if the noise is small.
+    """
+    most = max(1, int(np.argmax(bdtrc(np.arange(rounds + 1), rounds, ratio) <= 1e-3 * delta)))
+    # between two counts the larger stands for both
+    n = np.unique(np.linspace(1, most, min(most, 256)).astype(int))
+    # from whichever end is the smaller, as a difference of numbers near 1 says nothing of a tail
+    below = np.diff(bdtr(n, rounds, ratio), prepend=bdtr(0, rounds, ratio))
+    above = -np.diff(bdtrc(n, rounds, ratio), prepend=bdtrc(0, rounds, ratio))
+    shares = np.where(bdtr(n, rounds, ratio) < 0.5, below, above)
+    beyond = float(bdtrc(most, rounds, ratio))
+    z = noise_multiplier / np.sqrt(n)
+    low = 0.0
+    high = float(gaussian_epsilon(noise_multiplier / np.sqrt(most), delta * (1 - 2e-3)))
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        if shares @ gaussian_delta(z, middle) + beyond <= delta * (1 - 1e-9):
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 def gaussian_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> FloatArray:

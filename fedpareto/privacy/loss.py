@@ -18,13 +18,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import bdtr, bdtrc, erf, ndtr, ndtri
+from scipy.special import erf, ndtr, ndtri
 
 from fedpareto.privacy.gaussian import (
     UNIT,
-    gaussian_delta,
     gaussian_epsilon,
     gaussian_multiplier,
+    revealed_epsilon,
 )
 from fedpareto.space import FloatArray
 
@@ -141,32 +141,6 @@ def _rounding(p: FloatArray, second: FloatArray, epsilon: FloatArray) -> FloatAr
     """Return how far δ(ε) may be off by rounding; a tail's error grows with its logarithm."""
     tail = 1 - np.log(np.maximum(p, 1e-300))
     return np.asarray(8 * UNIT * (p * tail + second * (tail + epsilon)))
-
-
-def revealed_epsilon(noise_multiplier: float, ratio: float, rounds: int, delta: float) -> float:
-    """Return ε as if it were known in which rounds the client took part.
-
-    δ(ε) = Σ Bin(n; T, q) δ_{z/√n}(ε). Knowing more never lowers ε, so this bounds the ε of secret
-    samples from above. It is close if the noise is small.
-    """
-    most = max(1, int(np.argmax(bdtrc(np.arange(rounds + 1), rounds, ratio) <= 1e-3 * delta)))
-    # between two counts the larger stands for both
-    n = np.unique(np.linspace(1, most, min(most, 256)).astype(int))
-    # from whichever end is the smaller, as a difference of numbers near 1 says nothing of a tail
-    below = np.diff(bdtr(n, rounds, ratio), prepend=bdtr(0, rounds, ratio))
-    above = -np.diff(bdtrc(n, rounds, ratio), prepend=bdtrc(0, rounds, ratio))
-    shares = np.where(bdtr(n, rounds, ratio) < 0.5, below, above)
-    beyond = float(bdtrc(most, rounds, ratio))
-    z = noise_multiplier / np.sqrt(n)
-    low = 0.0
-    high = float(gaussian_epsilon(noise_multiplier / math.sqrt(most), delta * (1 - 2e-3)))
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        if shares @ gaussian_delta(z, middle) + beyond <= delta * (1 - 1e-9):
-            high = middle
-        else:
-            low = middle
-    return high
 
 
 def directions(z: float, q: float, pair: str, mass: float) -> tuple[Direction, ...]:

@@ -1,4 +1,4 @@
-"""A lower bound on ε, and exact closed forms, that share no code with the accountants under test.
+"""A lower bound on ε that shares no code with the accountants under test.
 
 One round is a pair (P, Q) with R = dP/dQ. All that counts of it is δ(c) = E_Q[(R − c)₊], convex in
 c = e^ε. Any measure on R whose δ(c) lies below the pair's for every c gives a lower bound for one
@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import mpmath
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.signal import lfilter
@@ -25,7 +24,6 @@ Profile = Callable[[Array], tuple[Array, Array]]
 ACCURACY = 1e-3  # how much of ε the grid may take away
 ROUND = 1 << 17  # most cells of one round
 SUM = 1 << 18  # most cells of the sum
-DIGITS = 60  # of the exact forms
 
 
 @dataclass(frozen=True)
@@ -161,9 +159,7 @@ def pairs(z: float, q: float, pair: str, mass: float) -> tuple[Pair, ...]:
 
 def profile(pair: Pair, loss: Array) -> tuple[Array, Array]:
     """Return put and c Q(R < c) where the loss is below 0, call and −c Q(R > c) from there on."""
-    value = np.empty(len(loss))
-    slope = np.empty(len(loss))
-    left = loss < 0
+    value, slope, left = np.empty(len(loss)), np.empty(len(loss)), loss < 0
     value[left], slope[left] = pair.put(loss[left])
     value[~left], slope[~left] = pair.call(loss[~left])
     return value, np.where(left, slope, -slope)
@@ -193,10 +189,7 @@ def anchor(pair: Pair, step: float) -> float:
     low, high = pair.low - step, pair.high + step
     for _ in range(60):
         middle = 0.5 * (low + high)
-        if (height(middle) <= 0) == (pair.bulk == "low"):
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if (height(middle) <= 0) == (pair.bulk == "low") else (low, middle)
     return low
 
 
@@ -217,8 +210,7 @@ def lower_losses(pair: Pair, step: float) -> Losses:
     nodes = origin + step * np.arange(first, last + 1)
     chain = tangents(pair, nodes, step)
     over = np.flatnonzero((chain <= 0) & (nodes >= 0))  # the chain ends before it would fall below 0
-    if len(over):
-        chain = chain[: over[0]]
+    chain = chain[: over[0]] if len(over) else chain
     mass = bends(chain, nodes[: len(chain)], pair)
     if mass.any():
         mass = mass * kept(mass, chain, nodes[: len(chain)], step)
@@ -328,7 +320,7 @@ def composed(pair: Pair, how: Plan, rounds: int, delta: float, step: float) -> f
     scale = float(start.sum())
     first, weights = power(start / scale, one.first, rounds)
     losses = rounds * one.origin + step * (first + np.arange(len(weights)))
-    losses = losses - 1e-15 * rounds * abs(one.origin) - 1e-15 * np.abs(losses)
+    losses -= 1e-15 * rounds * abs(one.origin) - 1e-15 * np.abs(losses)
     inside = (losses > -step) & (losses > how.epsilon - 500 / how.theta)
     losses, weights = losses[inside], weights[inside]
     if not len(losses):
@@ -353,9 +345,7 @@ def power(weights: Array, first: int, rounds: int) -> tuple[int, Array]:
 def trimmed(weights: Array, first: int) -> tuple[Array, int]:
     """Return weights without the zeros at either end."""
     at = np.flatnonzero(weights)
-    if not len(at):
-        return np.zeros(1), first
-    return weights[at[0] : at[-1] + 1], first + int(at[0])
+    return (weights[at[0] : at[-1] + 1], first + int(at[0])) if len(at) else (np.zeros(1), first)
 
 
 def convolved(a: Array, b: Array) -> Array:
@@ -409,32 +399,3 @@ def lower_epsilon(z: float, q: float, rounds: int, delta: float, pair: str, accu
                 break
             expected = max(reached, 0.1 * expected)
     return found
-
-
-def exact_gaussian_delta(z: float, rounds: int, epsilon: float) -> mpmath.mpf:
-    """Return δ of T rounds without sampling, to 60 digits."""
-    with mpmath.workdps(DIGITS):
-        return _delta(mpmath.mpf(z) / mpmath.sqrt(rounds), mpmath.mpf(epsilon))
-
-
-def exact_delta(z: float, q: float, epsilon: float, pair: str) -> mpmath.mpf:
-    """Return δ of one sampled round, to 60 digits less what cancels."""
-    with mpmath.workdps(DIGITS):
-        e, share = mpmath.mpf(epsilon), mpmath.mpf(q)
-        own = mpmath.mpf(z) / 2 if pair == "fixed" else mpmath.mpf(z)
-        if pair == "poisson_replace":
-            sides = (1 - share) / share * mpmath.sinh(e / 2) * mpmath.exp(1 / (2 * own**2))
-            x = own * (e / 2 + mpmath.asinh(sides))
-            p, r = ((1 - share) * mpmath.ncdf(-x) + share * mpmath.ncdf(s / own - x) for s in (1, -1))
-            return p - mpmath.exp(e) * r
-        found = share * _delta(own, mpmath.log1p(mpmath.expm1(e) / share))
-        inside = 1 + mpmath.expm1(-e) / share
-        if pair == "poisson" and inside > 0:
-            u = mpmath.log(inside)
-            found = max(found, mpmath.exp(e + u) * share * _delta(own, -u))
-        return found
-
-
-def _delta(z: mpmath.mpf, epsilon: mpmath.mpf) -> mpmath.mpf:
-    half = 1 / (2 * z)
-    return mpmath.ncdf(half - epsilon * z) - mpmath.exp(epsilon) * mpmath.ncdf(-half - epsilon * z)

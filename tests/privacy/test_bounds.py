@@ -8,11 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from bounds import exact_delta, exact_gaussian_delta, lower_epsilon
+from bounds import lower_epsilon
+from exact import exact_delta, exact_gaussian_delta
 
 from fedpareto.privacy.accounting import Privacy
-from fedpareto.privacy.gaussian import gaussian_delta, gaussian_epsilon, gaussian_multiplier
-from fedpareto.privacy.loss import FAST, PAIRS, PRECISE, release_epsilon, revealed_epsilon
+from fedpareto.privacy.gaussian import (
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_multiplier,
+    revealed_epsilon,
+)
+from fedpareto.privacy.loss import FAST, PAIRS, PRECISE, release_epsilon
 from fedpareto.privacy.statement import _dp_accounting, _interval, _lost, guarantee
 
 CHUNKS = 20
