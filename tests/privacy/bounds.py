@@ -212,9 +212,7 @@ def lower_losses(pair: Pair, step: float) -> Losses:
     over = np.flatnonzero((chain <= 0) & (nodes >= 0))  # the chain ends before it would fall below 0
     chain = chain[: over[0]] if len(over) else chain
     mass = bends(chain, nodes[: len(chain)], pair)
-    if mass.any():
-        mass = mass * kept(mass, chain, nodes[: len(chain)], step)
-    return Losses(origin, first, mass)
+    return Losses(origin, first, mass * kept(mass, chain, nodes[: len(chain)], step) if mass.any() else mass)
 
 
 def tangents(pair: Pair, nodes: Array, step: float) -> Array:
