@@ -26,9 +26,8 @@ from fedpareto.privacy.loss import (
     FAST,
     release_epsilon,
     release_multiplier,
-    shown_epsilon,
-    shown_multiplier,
 )
+from fedpareto.privacy.shown import shown_epsilon, shown_multiplier
 from fedpareto.settings import Rule, check_fields, checked, setting
 from fedpareto.space import FloatArray
 

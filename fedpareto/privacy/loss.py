@@ -18,9 +18,15 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import bdtr, bdtrc, erf, ndtr, ndtri
+from scipy.special import erf, ndtr, ndtri
 
-from fedpareto.privacy.gaussian import gaussian_delta, gaussian_epsilon, gaussian_multiplier
+from fedpareto.privacy.gaussian import (
+    UNIT,
+    gaussian_epsilon,
+    gaussian_multiplier,
+    least_multiplier,
+    revealed_epsilon,
+)
 from fedpareto.space import FloatArray
 
 PAIRS = ("poisson", "poisson_replace", "fixed")
@@ -82,50 +88,7 @@ def release_multiplier(
     sensitivity = 1 if pair == "poisson" else 2
     # what is enough without sampling
     enough = float(gaussian_multiplier(epsilon, delta)) * sensitivity * math.sqrt(rounds)
-    return enough if ratio == 1 else _least(holds, enough)
-
-
-def shown_epsilon(
-    noise_multiplier: ArrayLike, ratio: ArrayLike, rounds: ArrayLike, delta: ArrayLike
-) -> FloatArray:
-    """Return an upper bound on ε of T rounds, where it may show in which a client took part.
-
-    noise_multiplier: the noise on what is seen, over how far one client moves it. The client is
-    still drawn at random for a share of the rounds.
-    """
-    given = (noise_multiplier, ratio, rounds, delta)
-    z, q, T, delta = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in given))
-    always = gaussian_epsilon(z / np.sqrt(T), delta)
-    asked = (q < 1) & (always > 0) & np.isfinite(always)
-    rows = zip(*(v[asked].tolist() for v in (z, q, T, delta)), strict=True)
-    found = np.full(z.shape, np.inf)
-    found[asked] = [revealed_epsilon(a, b, int(c), d) for a, b, c, d in rows]
-    return np.asarray(np.minimum(always, found))
-
-
-def shown_multiplier(epsilon: float, ratio: float, rounds: int, delta: float) -> float:
-    """Return the least noise multiplier that holds ε by `shown_epsilon`, rounded up."""
-
-    def holds(z: float) -> bool:
-        return bool(shown_epsilon(z, ratio, rounds, delta) <= epsilon)
-
-    enough = float(gaussian_multiplier(epsilon, delta)) * math.sqrt(rounds)
-    return enough if ratio == 1 else _least(holds, enough)
-
-
-def _least(holds: Callable[[float], bool], high: float) -> float:
-    """Return the least noise multiplier that holds, rounded up; high is one that does."""
-    low = 0.5 * high
-    while low > 1e-12 and holds(low):
-        high = low
-        low = 0.5 * low
-    while high > low * (1 + 1e-7):
-        middle = math.sqrt(low * high)
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    return enough if ratio == 1 else least_multiplier(holds, enough)
 
 
 @lru_cache(maxsize=200_000)
@@ -133,7 +96,8 @@ def _amplified(z: float, q: float, T: float, delta: float, pair: str, accuracy: 
     """Return an upper bound on ε of T rounds, each on a secret sample of a share q < 1."""
     rounds = int(T)
     own = z if pair == "poisson" else z / 2
-    if rounds * q * erf(1 / (2 * math.sqrt(2) * own)) <= delta:  # δ(0) adds up over rounds
+    least = rounds * q * erf(1 / (2 * math.sqrt(2) * own)) * (1 + 8 * UNIT)
+    if least <= delta:  # δ(0) adds up over rounds
         return 0.0
     if own < LEAST:
         return revealed_epsilon(own, q, rounds, delta)
@@ -148,40 +112,24 @@ def _amplified(z: float, q: float, T: float, delta: float, pair: str, accuracy: 
 
 
 def _single(d: Direction, delta: float) -> float:
-    """Return ε of one round in one direction, from δ(ε) = P(L > ε) − e^ε Q(L > ε)."""
+    """Return ε of one round in one direction, from δ(ε) = P(L > ε) − e^ε Q(L > ε), rounded up."""
     low = 0.0
     high = max(d.high, 0.0)
     for _ in range(7):
         grid = np.linspace(low, high, 201)
         p, q = d.survival(grid)
-        at = int(np.argmax(np.append((p - np.exp(grid) * q <= delta)[:-1], True)))
+        second = np.exp(grid) * q
+        holds = p - second + _rounding(p, second, grid) <= delta
+        at = int(np.argmax(np.append(holds[:-1], True)))
         low = grid[max(at - 1, 0)]
         high = grid[at]
     return float(high)
 
 
-@lru_cache(maxsize=200_000)
-def revealed_epsilon(noise_multiplier: float, ratio: float, rounds: int, delta: float) -> float:
-    """Return ε as if it were known in which rounds the client took part.
-
-    δ(ε) = Σ Bin(n; T, q) δ_{z/√n}(ε). Knowing more never lowers ε, so this bounds the ε of secret
-    samples from above. It is close if the noise is small.
-    """
-    most = max(1, int(np.argmax(bdtrc(np.arange(rounds + 1), rounds, ratio) <= 1e-3 * delta)))
-    # between two counts the larger stands for both
-    n = np.unique(np.linspace(1, most, min(most, 256)).astype(int))
-    shares = np.diff(bdtr(n, rounds, ratio), prepend=bdtr(0, rounds, ratio))
-    beyond = float(bdtrc(most, rounds, ratio))
-    z = noise_multiplier / np.sqrt(n)
-    low = 0.0
-    high = float(gaussian_epsilon(noise_multiplier / math.sqrt(most), delta * (1 - 2e-3)))
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        if shares @ gaussian_delta(z, middle) + beyond <= delta:
-            high = middle
-        else:
-            low = middle
-    return high
+def _rounding(p: FloatArray, second: FloatArray, epsilon: FloatArray) -> FloatArray:
+    """Return how far δ(ε) may be off by rounding; a tail's error grows with its logarithm."""
+    tail = 1 - np.log(np.maximum(p, 1e-300))
+    return np.asarray(8 * UNIT * (p * tail + second * (tail + epsilon)))
 
 
 def directions(z: float, q: float, pair: str, mass: float) -> tuple[Direction, ...]:

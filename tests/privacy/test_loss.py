@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-from fedpareto.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from fedpareto.privacy.gaussian import gaussian_delta, gaussian_epsilon, revealed_epsilon
 from fedpareto.privacy.loss import (
     FAST,
     PAIRS,
@@ -22,7 +22,6 @@ from fedpareto.privacy.loss import (
     on_grid,
     release_epsilon,
     release_multiplier,
-    revealed_epsilon,
 )
 
 EXCESS = 5e-3  # what the quick mode may add, over all of z in [0.3, 30], q in [0.001, 1], T in [1, 1000]
