@@ -3,7 +3,9 @@
 Federations train with the engine's own code, so that its clipping, noise, sampling and sums are what is audited. Two
 rows of a repeat are a pair of neighbours: in row 0 a client plants an update far longer than the clipping norm, in
 row 1 it sends nothing, is absent, or plants the opposite. The rows share their noise; repeats share nothing, so that
-each repeat is one independent sample of either neighbour.
+each repeat is one independent sample of either neighbour. Several clients may be canaries at once where what is seen
+of one does not depend on the others: the server sees each upload by itself, and in sums canaries lie in orthogonal
+directions, where the noise is independent.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from scipy.linalg import hadamard
 from torch import nn
 
 from fedpareto.federation import blocks
@@ -22,7 +25,8 @@ from fedpareto.federation.problem import Federation
 from fedpareto.federation.run import run
 from fedpareto.noise import Noise
 
-DIRECTION = torch.tensor([0.5, -0.5, 0.5, 0.5])  # known to the auditor; it has a part in every parameter
+# orthogonal, known to the auditor, and with a part in every one of 16 parameters; one for each client
+DIRECTIONS = torch.from_numpy(hadamard(16) / 4.0).float()
 LONG = 100.0  # how many norms a canary is long
 AT_ONCE = 250  # repeats of a block
 
@@ -35,30 +39,30 @@ def records():
 
 @dataclass(frozen=True)
 class Tiny:
-    """A model of four parameters that starts so far along the direction."""
+    """A model of 16 parameters that starts so far along the first direction."""
 
     start: float = 0.0
 
     def build(self, shape, classes):
-        made = nn.Linear(1, 2)
+        made = nn.Linear(1, 8)
         with torch.no_grad():
-            made.weight.copy_(self.start * DIRECTION[:2, None])
-            made.bias.copy_(self.start * DIRECTION[2:])
+            made.weight.copy_(self.start * DIRECTIONS[0, :8, None])
+            made.bias.copy_(self.start * DIRECTIONS[0, 8:])
         return made
 
 
 @dataclass(frozen=True)
 class Case:
-    """A federation, who looks on, and what the canary does. Values are in norms along the direction."""
+    """A federation, who looks on, and what canaries do. Values are in norms along a direction."""
 
     name: str
     view: str
     problem: Federation
     neighbour: str = "zeroed"  # or absent, or opposite
     came: str = "drawn"  # or forced: with the colluders, in every round; or everyone
-    rest: float = 0.0  # what every other client plants
+    rest: float = 0.0  # what every other client plants, if there is one canary
     colluders: tuple[int, ...] = ()  # who tell their noise
-    canaries: tuple[int, ...] = (0,)  # whose uploads are audited one by one; more than one for the server alone
+    canaries: tuple[int, ...] = (0,)
     secret: bool = False  # whether the auditor may not use who took part
     exact: bool = False  # whether the statistic is Gaussian with the same spread in both worlds
     length: float = LONG
@@ -119,34 +123,35 @@ class Auditor(Observer):
         return Cohort(np.array(came + left), np.array([len(came), len(came) - gone]))
 
     def updates(self, repeat, round, clients, updates):
-        planted = self._plant(self.case.rest, round).expand_as(updates).clone()
+        planted = self._plant(self.case.rest, round, 0).expand_as(updates).clone()
         for place, client in enumerate(clients.tolist()):
             if client in self.case.canaries:
-                planted[0, place] = self._plant(1.0, round)
-                planted[1, place] = self._plant(self.case.out, round)
+                planted[0, place] = self._plant(1.0, round, client)
+                planted[1, place] = self._plant(self.case.out, round, client)
         return planted
 
-    def _plant(self, value: float, round: int) -> torch.Tensor:
-        """Return an update that clipping makes `value` norms long; the sign changes from round to round."""
+    def _plant(self, value: float, round: int, client: int) -> torch.Tensor:
+        """Return an update that clipping makes `value` norms long."""
+        along = self._along(round, client)
         if self.case.parameters:
-            return (value + 1.0) * LONG * self.norm * DIRECTION
-        return value * self.case.length * self.norm * self._along(round) if value else torch.zeros(len(DIRECTION))
+            return (value + 1.0) * LONG * self.norm * along
+        return value * self.case.length * self.norm * along if value else torch.zeros_like(along)
 
-    def _along(self, round: int) -> torch.Tensor:
-        """Return the direction of a round: noise that rounds share would cancel out of the statistic."""
-        return DIRECTION * (-1) ** round
+    def _along(self, round: int, client: int) -> torch.Tensor:
+        """Return a client's direction; it turns from round to round, so that noise shared by rounds would cancel out."""
+        return DIRECTIONS[0 if self.case.parameters else client] * (-1) ** round
 
     def uploads(self, repeat, round, clients, takes_part, upload):
         if self.case.view != "server":
             return
-        sent = upload.values
+        sent = upload.values.double()
         if self.case.parameters:
             sent = sent + self.before[repeat, :, None]
-        seen = (sent.double() @ self._along(round).double()).numpy()  # [2,M]
-        spread = self._own(int(takes_part[0].sum()))
+        variance = self._own(int(takes_part[0].sum())) ** 2
         for place, client in enumerate(clients.tolist()):
             if client in self.case.canaries and takes_part[0, place]:
-                self.scores[repeat, self.case.canaries.index(client)] += self._known(seen[:, place], 0.0, spread**2)
+                seen = (sent[:, place] @ self._along(round, client).double()).numpy()  # [2]
+                self.scores[repeat, self.case.canaries.index(client)] += self._known(seen, 0.0, variance)
 
     def sums(self, round, sums, cohorts):
         self.cohorts = tuple(cohorts)
@@ -160,8 +165,8 @@ class Auditor(Observer):
 
     def _see(self, round: int, sums: torch.Tensor) -> None:
         """Add what the sums [S,2,P] of a round tell."""
-        along = self._along(round).double()
-        seen = (sums.double() @ along).numpy()  # [S,2]
+        along = torch.stack([self._along(round, k) for k in self.case.canaries]).double().T  # [P,C]
+        seen = (sums.double() @ along).numpy()  # [S,2,C]
         for s, cohort in enumerate(self.cohorts):
             count = cohort.count[0]
             came = cohort.order[:count].tolist()
@@ -171,11 +176,13 @@ class Auditor(Observer):
             told = [k for k in came if k in self.case.colluders]
             own = self._own(count)
             if told:
-                x = x - own * float((Noise(self.seeds[s], round, told).normal(len(along)).double() @ along).sum())
-            if self.case.secret:
-                self.scores[s, 0] += self._secret(x, len(told))
-            elif 0 in came:
-                self.scores[s, 0] += self._known(x, self.case.rest * (count - 1), own**2 * (count - len(told)))
+                x = x - own * (Noise(self.seeds[s], round, told).normal(len(along)).double() @ along).sum(0).numpy()
+            for i, client in enumerate(self.case.canaries):
+                if self.case.secret:
+                    self.scores[s, i] += self._secret(x[:, i], len(told))
+                elif client in came:
+                    rest = self.case.rest * (count - 1)
+                    self.scores[s, i] += self._known(x[:, i], rest, own**2 * (count - len(told)))
 
     def _own(self, count: float) -> float:
         """Return the noise of each of so many clients."""
