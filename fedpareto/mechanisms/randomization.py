@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from fedpareto.noise import Noise
 
+MOST = 1e30  # how many times too long a vector may be for a factor in float32
+
 
 @dataclass(frozen=True)
 class Randomization:
@@ -78,25 +80,37 @@ class Randomization:
 
         The noise lies on every number, so what was thinned out before is sent in full again.
         """
-        from torch import float64
-        from torch.linalg import vector_norm
-
         sent = subject(upload, self.of)
-        # [R,K,1]; a float32 sum would fall short
-        norm = vector_norm(sent, dim=2, keepdim=True, dtype=float64)
-        if not bool(norm.isfinite().all()):
-            sent = _finite(sent)
-            norm = vector_norm(sent, dim=2, keepdim=True, dtype=float64)
-        length = norm if self.clipping == "norm" else norm**2
-        over = length / each(values["clipping_norm"])
         everyone = upload.count.new_tensor(float(sent.shape[1]))
         sigma, _ = self.gaussian({"cohort": everyone, **values})
-        clipped = sent * over.clamp_min(1.0).reciprocal().float()
+        clipped = self._clipped(sent, values)
         drawn = noise.normal(sent.shape[2])
         if upload.exists is not None:
             drawn = drawn * upload.exists[:, None]
         noisy = clipped.addcmul_(each(sigma * _topped_up(values)), drawn)
         return upload.dense(restored(upload, noisy, self.of))
+
+    def _clipped(self, sent: Tensor, values: Mapping[str, Tensor]) -> Tensor:
+        """Return vectors [R,K,P] none of which is too long, and nothing that is not finite."""
+        import torch
+
+        over = self._over(sent, values)
+        if bool((over <= MOST).all()):
+            return sent * over.clamp_min(1.0).reciprocal().float()
+        sent = _finite(sent)
+        over = self._over(sent, values)
+        short = sent * over.clamp_min(1.0).reciprocal().float()  # as if no other were longer
+        return torch.where(over <= MOST, short, (sent / over).float())
+
+    def _over(self, sent: Tensor, values: Mapping[str, Tensor]) -> Tensor:
+        """Return the length of each vector of sent [R,K,P] over the longest allowed, [R,K,1]."""
+        from torch import float64
+        from torch.linalg import vector_norm
+
+        # a float32 sum would fall short
+        norm = vector_norm(sent, dim=2, keepdim=True, dtype=float64)
+        length: Tensor = norm if self.clipping == "norm" else norm**2
+        return length / each(values["clipping_norm"])
 
     def costs(self, upload: Upload, values: Mapping[str, Tensor]) -> Upload:
         return upload.dense(upload.values)

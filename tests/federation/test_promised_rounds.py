@@ -104,3 +104,25 @@ def test_an_update_that_is_not_finite_is_clipped_like_any_other(wild, kept):
     found = Randomization(0.0).protect(upload, values, Noise(0, 0, range(2))).values[0]
     np.testing.assert_allclose(found[0], kept, rtol=1e-6)
     np.testing.assert_allclose(found[1], [0.1, 0.0, 0.0, 0.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("clipping_norm", [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize("value", [7e37, 2e38, 3.4e38])
+def test_an_update_near_the_largest_float_is_clipped_to_the_norm_exactly(value, clipping_norm):
+    one = torch.ones(1, 1)
+    upload = Upload(torch.full((1, 1, 1000), value), one * 1000, one * 32, one * 0)
+    values = {"sigma": torch.zeros(1), "clipping_norm": torch.full((1,), clipping_norm)}
+    found = Randomization(0.0, clipping_norm).protect(upload, values, Noise(0, 0, [0])).values
+    assert float(found.double().norm()) == pytest.approx(clipping_norm, rel=1e-6)
+
+
+def test_a_huge_update_does_not_touch_what_others_send():
+    one = torch.ones(1, 2)
+    values = {"sigma": torch.ones(1), "clipping_norm": torch.full((1,), 1e-3)}
+    sent = []
+    for other in (1.0, 3e38, torch.inf):
+        updates = torch.stack([torch.linspace(-1, 3, 1000), torch.full((1000,), other)])[None]
+        upload = Upload(updates, one * 1000, one * 32, one * 0)
+        sent.append(Randomization(1.0, 1e-3).protect(upload, values, Noise(0, 0, range(2))).values[0, 0])
+    assert torch.equal(sent[0], sent[1])
+    assert torch.equal(sent[0], sent[2])
