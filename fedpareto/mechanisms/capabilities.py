@@ -103,9 +103,14 @@ def noise_comes_last(mechanism: Mechanism) -> bool:
 
 
 def hides_updates(mechanism: Mechanism) -> bool:
-    """Say whether noise hides the update; if not, an update of zero is not sent as zero."""
-    noisy = [link for link in links_of(mechanism) if isinstance(link, AddsGaussian)]
-    return all(getattr(link, "of", "update") == "update" for link in noisy)
+    """Say whether noise hides the update; if not, an update of zero is not sent as zero.
+
+    It is not where the noise, or a link before it, works on parameters.
+    """
+    links = links_of(mechanism)
+    noisy = [place for place, link in enumerate(links, 1) if isinstance(link, AddsGaussian)]
+    before = links[: max(noisy, default=0)]
+    return all(getattr(link, "of", "update") == "update" for link in before)
 
 
 def needs_everyone(mechanism: Mechanism) -> bool:

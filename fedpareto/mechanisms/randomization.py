@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from fedpareto.noise import Noise
 
 
+LONGEST = 1e25  # a norm from which on float32 has few digits for how much to scale it down
+LARGEST = 1e20  # what the largest number of such a vector is made
+
+
 @dataclass(frozen=True)
 class Randomization:
     """Clip the update to clipping_norm, then add Gaussian noise to every number, at the client."""
@@ -84,8 +88,8 @@ class Randomization:
         sent = subject(upload, self.of)
         # [R,K,1]; a float32 sum would fall short
         norm = vector_norm(sent, dim=2, keepdim=True, dtype=float64)
-        if not bool(norm.isfinite().all()):
-            sent = _finite(sent)
+        if not bool((norm < LONGEST).all()):
+            sent = _tame(sent)
             norm = vector_norm(sent, dim=2, keepdim=True, dtype=float64)
         length = norm if self.clipping == "norm" else norm**2
         over = length / each(values["clipping_norm"])
@@ -102,13 +106,18 @@ class Randomization:
         return upload.dense(upload.values)
 
 
-def _finite(sent: Tensor) -> Tensor:
-    """Return values [R,K,P] that clipping can bound: of an infinite vector, its direction."""
+def _tame(sent: Tensor) -> Tensor:
+    """Return values [R,K,P] that clipping can bound: of an infinite vector, its direction.
+
+    One too long for float32 to scale down is made shorter, and still longer than any clipping norm.
+    """
     import torch
 
     infinite = sent.isinf()
     direction = torch.where(infinite, sent.sign(), 0.0)
-    return torch.where(infinite.any(2, keepdim=True), direction, sent.nan_to_num(nan=0.0))
+    sent = torch.where(infinite.any(2, keepdim=True), direction, sent.nan_to_num(nan=0.0))
+    size = sent.abs().amax(2, keepdim=True)
+    return torch.where(size > LARGEST, sent / size * LARGEST, sent)
 
 
 def _topped_up(values: Mapping[str, Tensor]) -> Any:
