@@ -17,6 +17,7 @@ from fedpareto.federation.servers import SERVERS
 from fedpareto.mechanisms import (
     MECHANISMS,
     Chain,
+    Randomization,
     adds_noise,
     links_of,
     needs_everyone,
@@ -30,7 +31,6 @@ KINDS = [kind for kind in MECHANISMS.values() if kind is not Chain]
 ALL = [made for kind in KINDS for made in examples(kind)]
 FIRST = [examples(kind)[0] for kind in KINDS]  # one of each kind
 NOISY = [m for m in ALL if adds_noise(m)]
-STRONG = [m for kind in KINDS for m in examples(kind, 0.9) if adds_noise(m)]
 PRESENT = [w for w in WORLDS if w != "absent"]
 ROUNDING = 1e-5
 
@@ -154,7 +154,8 @@ def alternating(mechanisms):
 
 PAIRS, TRIPLES = chains(FIRST, (2,)), chains(FIRST, (3,))
 ON_PARAMETERS = [Chain((m, NOISY[0])) for m in ALL if getattr(m, "of", "") == "parameters" and not adds_noise(m)]
-TWICE = [Chain(pair) for pair in itertools.product((NOISY[0], STRONG[0]), repeat=2)]
+LOOSE, TIGHT = Randomization(0.3, 30.0), Randomization(0.9, 0.3)  # noise of the first is longer than the norm of the second
+TWICE = [Chain(pair) for pair in itertools.product((LOOSE, TIGHT), repeat=2)]
 WIDE = [Chain(pair) for pair in itertools.product(ALL, repeat=2) if any(map(adds_noise, pair)) and not refused(pair)]
 
 

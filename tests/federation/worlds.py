@@ -27,7 +27,7 @@ from fedpareto.settings import kind_of, rule_of
 
 CLIENTS, ROUNDS, CLIENT, SEED = 4, 3, 1, 5
 SIZE = 650  # parameters of the model
-WORLDS = ("zero", "long", "opposite", "at the norm", "one huge", "all huge", "infinite", "both infinite", "nan", "all nan", "across the model",
+WORLDS = ("zero", "long", "opposite", "at the norm", "beyond it", "one huge", "all huge", "infinite", "both infinite", "nan", "all nan", "across the model",
           "absent")
 ROWS = [(t, world) for t in range(ROUNDS) for world in WORLDS]  # before round t a client is as in every other world
 
@@ -117,7 +117,7 @@ class Worlds(Observer):
         """Return the update of the client in a world, [P]."""
         direction = drawn("direction", round)
         direction = direction / direction.norm()
-        lengths = {"zero": 0.0, "long": 1e3, "opposite": -1e3, "at the norm": self.norm, "absent": 1e3}
+        lengths = {"zero": 0.0, "long": 1e3, "opposite": -1e3, "at the norm": self.norm, "beyond it": 1.5 * self.norm, "absent": 1e3}
         if world in lengths:
             return lengths[world] * direction
         if world == "across the model":
