@@ -19,7 +19,8 @@ class AddsGaussian(Protocol):
     def gaussian(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the noise on every coordinate and the largest L2 norm of what it hides, each [R].
 
-        values holds the settings, name → [R], and `cohort`, the clients expected in a round. An
+        values holds the settings, name → [R], and `cohort`, the clients expected in a round. Where
+        `participants` came instead, each multiplies its noise by `contract.share_of_noise`. An
         attribute `of = "parameters"` says that it hides the client's parameters, and not its
         update: then a client left out still moves what is sent.
         """
