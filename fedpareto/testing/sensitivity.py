@@ -20,14 +20,21 @@ LENGTHS = (0.5, 1.0, 1.5, 2.0, 4.0, 16.0)  # in norms, of updates beside far lon
 ALIKE = 0.06  # the most that noise of two clients, or of two halves of one, may correlate
 
 
-class OtherNormal(Noise):
+@dataclass(frozen=True)
+class OtherNormal:
     """The draws of a round, but for normal ones, which are those of the next."""
 
+    noise: Noise
+
     def normal(self, size: int) -> Tensor:
-        other = Noise(self.seed, self.round + 1, self.clients, self.device)
-        other.draws = self.draws
-        self.draws += 1
+        mine = self.noise
+        other = Noise(mine.seed, mine.round + 1, mine.clients, mine.device)
+        other.draws = mine.draws
+        mine.draws += 1
         return other.normal(size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.noise, name)
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ class Tried:
         model = 10 * self.norm[:, None].float() * _direction(P, self.seed, "model")
         return Upload(sent, one * P, one * 32, one * 0, model=model.expand(R, P))
 
-    def sent(self, update: Tensor, noise: Noise | None = None) -> Tensor:
+    def sent(self, update: Tensor, noise: Any = None) -> Tensor:
         """Return what is sent of updates [R,K,P], in double precision."""
         noise = noise or Noise(self.seed, 0, range(self.clients))
         return self.mechanism.protect(
@@ -159,7 +166,7 @@ def _check_worlds(tried: Tried, worlds: Mapping[str, Tensor]) -> None:
     P = worlds["zero"].shape[2]
     seen = {name: tried.sent(update) for name, update in worlds.items()}
     other = {
-        name: tried.sent(update, OtherNormal(tried.seed, 0, range(tried.clients)))
+        name: tried.sent(update, OtherNormal(Noise(tried.seed, 0, range(tried.clients))))
         for name, update in worlds.items()
     }
     for name, sent in seen.items():
