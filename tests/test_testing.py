@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+import torch
 
+from fedpareto.contract import share_of_noise
 from fedpareto.errors import DataError
 from fedpareto.optimizers import Bayesian, ChoosesRepeats, Finishes, Random
 from fedpareto.problem import Checks, Knows, Objective, TellsOnTheWay, free_variable
 from fedpareto.space import Choice, Float, Integer, Space
-from fedpareto.testing import check_optimizer, check_problem, continuous
+from fedpareto.testing import check_mechanism, check_optimizer, check_problem, continuous
 
 
 @dataclass(frozen=True)
@@ -289,3 +292,199 @@ def test_an_optimizer_that_breaks_a_promise_is_found(broken):
 @pytest.mark.slow
 def test_bayesian_keeps_its_promises_where_it_chooses_and_ends():
     check_optimizer(Bayesian(batch=2, start=4, candidates=10, tolerance=0.5, repeat_all=False))
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """Clips and adds noise. Each subclass below breaks one promise."""
+
+    sigma: float = 0.5
+    clip: float = 1.0
+
+    def gaussian(self, values):
+        return values["sigma"], values["clip"]
+
+    def protect(self, upload, values, noise):
+        strength = values["sigma"] * share_of_noise(values["cohort"], values["participants"]) if "cohort" in values else values["sigma"]
+        sent = self.before(upload, upload.values, values["clip"][:, None, None])
+        return upload.dense(self.after(upload, sent, strength[:, None, None] * self.drawn(noise, upload.values), values["clip"][:, None, None]))
+
+    def before(self, upload, sent, clip):
+        infinite = sent.isinf().any(2, keepdim=True)
+        sent = torch.where(infinite, torch.where(sent.isinf(), sent.sign(), 0.0), sent.nan_to_num(nan=0.0)).double()
+        return (sent * (clip / sent.norm(dim=2, keepdim=True).clamp_min(1e-30)).clamp_max(1.0)).float()
+
+    def drawn(self, noise, sent):
+        return noise.normal(sent.shape[2])
+
+    def after(self, upload, sent, noise, clip):
+        return sent + noise
+
+
+def test_a_mechanism_that_clips_and_adds_noise_passes():
+    check_mechanism(Noisy())
+    check_mechanism(Noisy(0.01, 100.0))
+
+
+class RoundsBeforeItsNoise(Noisy):
+    """Random rounding costs nothing where clipping and noise follow it."""
+
+    def protect(self, upload, values, noise):
+        uniform = noise.uniform(upload.values.shape[2])
+        rounded = torch.where(upload.values.isfinite(), (upload.values + uniform).floor(), upload.values)
+        return super().protect(dataclasses.replace(upload, values=rounded), values, noise)
+
+
+class HidesParameters(Noisy):
+    of = "parameters"
+
+    def before(self, upload, sent, clip):
+        return sent if upload.model is None else super().before(upload, sent + upload.model[:, None], clip)
+
+    def after(self, upload, sent, noise, clip):
+        return sent + noise if upload.model is None else sent + noise - upload.model[:, None]
+
+
+@pytest.mark.parametrize("sound", [RoundsBeforeItsNoise, HidesParameters], ids=lambda cls: cls.__name__)
+def test_what_is_done_before_the_noise_is_free(sound):
+    check_mechanism(sound())
+
+
+class ClipsByHalves(Noisy):
+    def before(self, upload, sent, clip):
+        return torch.cat([super(ClipsByHalves, self).before(upload, half, clip) for half in sent.chunk(2, dim=2)], dim=2)
+
+
+class ClipsBySquares(Noisy):
+    """Divides by the square of the norm over the clip: the longest is as long as the root of the clip."""
+
+    def __init__(self):
+        super().__init__(0.5, 0.25)
+
+    def before(self, upload, sent, clip):
+        sent = sent.nan_to_num(nan=0.0, posinf=1e6, neginf=-1e6).double()
+        return (sent * (clip / sent.square().sum(2, keepdim=True).clamp_min(1e-30)).clamp_max(1.0)).float()
+
+
+class ForgetsToClip(Noisy):
+    def before(self, upload, sent, clip):
+        return sent.nan_to_num(nan=0.0, posinf=1e6, neginf=-1e6).clamp(-1e6, 1e6)
+
+
+class ClipsFiniteUpdatesAlone(Noisy):
+    def before(self, upload, sent, clip):
+        return sent * (clip / sent.norm(dim=2, keepdim=True).clamp_min(1e-30)).clamp_max(1.0)
+
+
+class ClipsAfterItsNoise(Noisy):
+    def before(self, upload, sent, clip):
+        return sent.nan_to_num(nan=0.0, posinf=1e6, neginf=-1e6)
+
+    def after(self, upload, sent, noise, clip):
+        return super().before(upload, sent + noise, clip)
+
+
+class AddsNoiseByTheUpdate(Noisy):
+    def after(self, upload, sent, noise, clip):
+        return sent + noise * (1 + sent.norm(dim=2, keepdim=True))
+
+
+class AddsNoiseWhereTheUpdateIsLarge(Noisy):
+    def after(self, upload, sent, noise, clip):
+        return sent + noise * (sent.abs() >= sent.abs().median(dim=2, keepdim=True).values)
+
+
+class RoundsAfterItsNoise(Noisy):
+    def after(self, upload, sent, noise, clip):
+        return ((sent + noise) * 8).round() / 8
+
+
+class SharesItsNoise(Noisy):
+    def drawn(self, noise, sent):
+        return noise.normal(sent.shape[2])[:1].expand(sent.shape[1], -1)
+
+
+class RepeatsItsNoise(Noisy):
+    def drawn(self, noise, sent):
+        return noise.normal((sent.shape[2] + 1) // 2).repeat_interleave(2, dim=1)[:, : sent.shape[2]]
+
+
+class HasTheSameNoiseEveryRound(Noisy):
+    def drawn(self, noise, sent):
+        return torch.randn(sent.shape[1:], generator=torch.Generator().manual_seed(0))
+
+
+class AddsUniformNoise(Noisy):
+    def drawn(self, noise, sent):
+        return (noise.uniform(sent.shape[2]) - 0.5) * 12**0.5
+
+
+class DoesNotShareTheNoiseOfThoseExpected(Noisy):
+    def protect(self, upload, values, noise):
+        return super().protect(upload, {name: v for name, v in values.items() if name != "cohort"}, noise)
+
+
+class HidesParametersAndDoesNotSaySo(HidesParameters):
+    of = "update"
+
+
+class ClipsByTheLongest(Noisy):
+    """Scales all clients of a round by the longest of them."""
+
+    joint = True
+
+    def before(self, upload, sent, clip):
+        sent = sent.nan_to_num(nan=0.0, posinf=1e6, neginf=-1e6).clamp(-1e6, 1e6)
+        return sent * (clip / sent.norm(dim=2, keepdim=True).amax(1, keepdim=True).clamp_min(1e-30)).clamp_max(1.0)
+
+
+class TellsWhichNumbersWereSent(Noisy):
+    def protect(self, upload, values, noise):
+        return dataclasses.replace(upload, values=super().protect(upload, values, noise).values)
+
+
+class PromisesNoBound(Noisy):
+    def gaussian(self, values):
+        return values["sigma"], values["clip"] * torch.inf
+
+
+LATE = "noise must be the same whatever is sent, and nothing may be done after it"
+BROKEN_MECHANISMS = {
+    ClipsByHalves: "a client must move its upload by at most",
+    ClipsBySquares: "a client must move its upload by at most",
+    ForgetsToClip: "a client must move its upload by at most",
+    ClipsFiniteUpdatesAlone: "an upload must be finite if the update is infinite",
+    ClipsAfterItsNoise: LATE,
+    AddsNoiseByTheUpdate: LATE,
+    AddsNoiseWhereTheUpdateIsLarge: LATE,
+    RoundsAfterItsNoise: LATE,
+    SharesItsNoise: "noise must be drawn anew for each client and number",
+    RepeatsItsNoise: "noise must be drawn anew for each client and number",
+    HasTheSameNoiseEveryRound: r"noise must have standard deviation .*, found \[0.0, 0.0, 0.0\]",
+    AddsUniformNoise: "noise must be normal",
+    DoesNotShareTheNoiseOfThoseExpected: "noise must have standard deviation .* where 4 clients came and 9 were expected",
+    HidesParametersAndDoesNotSaySo: "a client must move its upload by at most",
+    ClipsByTheLongest: "a client must not move the uploads of others",
+    TellsWhichNumbersWereSent: "count, bits and sent must not depend on the update",
+    PromisesNoBound: "gaussian must return noise of at least 0 and a norm above 0, both finite",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN_MECHANISMS, ids=lambda cls: cls.__name__)
+def test_a_mechanism_that_breaks_a_promise_is_found(broken):
+    with pytest.raises(AssertionError, match=BROKEN_MECHANISMS[broken]):
+        check_mechanism(broken())
+
+
+def test_an_update_of_zero_that_is_not_sent_as_zero_must_be_declared():
+    @dataclass(frozen=True)
+    class Flips:
+        def protect(self, upload, values, noise):
+            return dataclasses.replace(upload, values=noise.uniform(upload.values.shape[2]).sub(0.5).sign() + 0 * upload.values)
+
+    class SaysSo(Flips):
+        of = "parameters"
+
+    with pytest.raises(AssertionError, match="an update of zero must be sent as zero"):
+        check_mechanism(Flips())
+    check_mechanism(SaysSo())

@@ -106,7 +106,7 @@ def prepare(
     facts = {name: v.to(device) for name, v in facts_of(setup, terms).items()}
     held = {name: v.to(device) for name, v in settings.items()}
     linear = linear_weights(made.module).to(device)
-    connected = _connections(repeats, {**facts, **held}, made, linear)
+    connected = _connections(repeats, {**held, **facts}, made, linear)
     exists = _exists(repeats, models, made, connected, device)
     initial = _initial(repeats, models, made).to(device)
     if connected is not None:

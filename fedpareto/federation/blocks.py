@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedpareto.contract import cohort
 from fedpareto.errors import SettingError
 from fedpareto.federation.cohorts import taking_part
-from fedpareto.federation.columns import Columns, settings_of
+from fedpareto.federation.columns import Columns
 from fedpareto.federation.data import load
 from fedpareto.federation.setup import Setup
 from fedpareto.federation.sizes import size_of
@@ -32,13 +32,14 @@ Rows = NDArray[np.int64]
 def traces(
     problem: Federation,
     values: Values,
-    columns: Columns,
+    given: Columns,
     seeds: Sequence[int],
     along: bool = False,
 ) -> Iterator[tuple[Rows, Trace]]:
     """Train points block by block; yield the rows of each block and what they showed.
 
-    With along, measures of the user's own are taken after every round too.
+    given is every numeric setting, name → [n], see `columns.given_of`. With along, measures
+    of the user's own are taken after every round too.
 
     A block has one seed on a CPU; on a GPU, rows that repeat the same settings with other seeds
     join it. It is padded to a fixed number of settings, so that no row depends on how many there
@@ -49,14 +50,14 @@ def traces(
         seeds_at_once = 1
     for grid in grids(seeds, rows_at_once, seeds_at_once):  # [S,R] row numbers
         firsts = [seeds[rows[0]] for rows in grid]
-        trace, _ = trained(problem, values, columns, grid, firsts, along=along)
+        trace, _ = trained(problem, values, given, grid, firsts, along=along)
         yield grid.flatten(), trace
 
 
 def trained(
     problem: Federation,
     values: Values,
-    columns: Columns,
+    given: Columns,
     grid: Rows,
     seeds: Sequence[int],
     observer: Observer | None = None,
@@ -73,7 +74,7 @@ def trained(
     padded = np.stack([np.resize(rows, rows_at_once) for rows in grid])
     repeats = [setup_of(problem, seed, along) for seed in seeds]
     room = min(slots(problem, seeds) + more, problem.data.clients)
-    trace, state = run(prepared(problem, values, columns, padded[0], repeats, room), observer)
+    trace, state = run(prepared(problem, values, given, padded[0], repeats, room), observer)
     starts = np.arange(len(grid))[:, None] * padded.shape[1]
     keep = starts + np.arange(grid.shape[1])
     return trace.rows(keep.flatten()), state
@@ -82,7 +83,7 @@ def trained(
 def prepared(
     problem: Federation,
     values: Values,
-    columns: Columns,
+    given: Columns,
     rows: Rows,
     repeats: Sequence[Setup],
     room: int,
@@ -92,10 +93,9 @@ def prepared(
 
     from fedpareto.federation.block import prepare
 
-    names = [name for name in settings_of(problem) if name in columns]
-    settings = {name: torch.from_numpy(columns[name][rows]).float() for name in names}
+    settings = {name: torch.from_numpy(v[rows]).float() for name, v in given.items()}
     # a sample ratio stays in double precision: in float32, 0.35 of 10 clients were 3, not 4
-    settings["sample_ratio"] = torch.from_numpy(columns["sample_ratio"][rows])
+    settings["sample_ratio"] = torch.from_numpy(given["sample_ratio"][rows])
     models = [fixed(problem.model, lambda v, i=i: values[v.name][i]) for i in rows]  # type: ignore[misc]
     return prepare(repeats, settings, models, room, device_of(problem))
 

@@ -28,32 +28,46 @@ def settings_of(held: Federation | Setup) -> dict[str, object]:
     return {name: value for part in parts for name, value in named(part).items()}
 
 
+def given_of(problem: Federation, values: Values, n: int) -> dict[str, FloatArray]:
+    """Return every numeric setting of n points as training is given it, name → [n]."""
+    held = settings_of(problem)
+    held |= {name: values[name] for name in problem.space.names if name in held}
+    return {
+        name: np.broadcast_to(np.asarray(v, dtype=np.float64), (n,))
+        for name, v in held.items()
+        if not isinstance(v, str | bool | tuple | Variable | None)
+    }
+
+
 def columns_of(
     problem: Federation, values: Values, n: int, views: Sequence[str] = VIEWS
 ) -> dict[str, FloatArray]:
     """Return every numeric setting of n points and what follows from settings, name → [n].
 
-    Among them the true ε of these views.
+    Among them the true ε of these views. What follows may have the name of a setting, such as
+    noise_multiplier, and another value: training is given the settings alone, see `given_of`.
     """
-    held = settings_of(problem)
-    held |= {name: values[name] for name in problem.space.names if name in held}
+    given = given_of(problem, values, n)
     clients = problem.data.clients
-    held |= {"clients": clients, "delta": problem.privacy.delta(clients)}
-    out = {
-        name: np.broadcast_to(np.asarray(v, dtype=np.float64), (n,))
-        for name, v in held.items()
-        if not isinstance(v, str | bool | tuple | Variable | None)
-    }
-    out["cohort"] = expected_cohorts(out["sample_ratio"], clients, problem.training.sampling)
+    cohorts = expected_cohorts(given["sample_ratio"], clients, problem.training.sampling)
     data = load(problem.data)
-    found = sizes(problem.model, values, n, data.shape, data.classes)
-    out["parameters"], out["linear_parameters"] = found
-    out |= _noise(problem, out)
+    size, linear = sizes(problem.model, values, n, data.shape, data.classes)
+    out = given | {
+        "clients": np.full(n, float(clients)),
+        "delta": np.full(n, problem.privacy.delta(clients)),
+        "cohort": cohorts,
+        "parameters": size,
+        "linear_parameters": linear,
+    }
+    out |= _noise(problem, given | {"cohort": cohorts})
     return out | epsilons(problem, out, views)
 
 
 def _noise(problem: Federation, columns: Columns) -> dict[str, FloatArray]:
-    """Return each client's noise, the norm it hides and the multiplier on the sum, name → [n]."""
+    """Return each client's noise, the norm it hides and the multiplier on the sum, name → [n].
+
+    columns holds what training gives a mechanism.
+    """
     mechanism = problem.mechanism
     if not (isinstance(mechanism, AddsGaussian) and adds_noise(mechanism)):
         return {}
@@ -72,13 +86,14 @@ def _noise(problem: Federation, columns: Columns) -> dict[str, FloatArray]:
 def contract_of(problem: Federation, columns: Columns) -> Round:
     """Return the terms of a round of these points."""
     training = problem.training
+    noisy = adds_noise(problem.mechanism)  # sigma and norm may be settings of a mechanism without
     return Round(
         problem.data.clients,
         columns["cohort"],
         training.sampling,
         training.weighting,
-        columns.get("sigma") if "norm" in columns else None,
-        columns.get("norm"),
+        columns["sigma"] if noisy else None,
+        columns["norm"] if noisy else None,
         noise_comes_last(problem.mechanism),
         hides_updates(problem.mechanism),
     )

@@ -80,7 +80,7 @@ def _values(setup: Setup, columns: Mapping[str, FloatArray]) -> dict[str, Tensor
     held = {name: columns[name] for name in settings_of(setup) if name in columns}
     numbers = {name: torch.tensor(v, dtype=torch.float32) for name, v in held.items()}
     linear = torch.tensor(columns["linear_parameters"], dtype=torch.float64)
-    return {**facts, **numbers, "linear_parameters": linear}
+    return {**numbers, **facts, "linear_parameters": linear}
 
 
 def _everyone(data: Data, training: Training) -> bool:

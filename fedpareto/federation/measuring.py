@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpareto.federation import blocks
-from fedpareto.federation.columns import epsilons
+from fedpareto.federation.columns import epsilons, given_of
 from fedpareto.federation.known import known_costs
 from fedpareto.mechanisms import Unprotected
 from fedpareto.privacy import VIEWS
@@ -31,7 +31,8 @@ def known(problem: Federation, values: Values, names: Collection[str]) -> Measur
     held = problem.columns(values, n, views=_views(problem, names))
     figures: Measured = {}
     if any(m.figures for m in wanted.values()):
-        figures = known_costs(blocks.setup_of(problem, 0), held)
+        given = given_of(problem, values, n)
+        figures = known_costs(blocks.setup_of(problem, 0), held | given)
     return {
         name: m.known_from(figures, held) for name, m in wanted.items() if m.follows(held, figures)
     }
@@ -47,7 +48,8 @@ def measured(
     out = {name: np.full(n, np.nan) for name in [*names, "diverged_round"]}
     longest = int(held["rounds"].max())
     way = {name: np.full((n, longest), np.nan) for name in on_the_way}
-    for rows, trace in blocks.traces(problem, values, held, seeds, along=bool(on_the_way)):
+    given = given_of(problem, values, n)
+    for rows, trace in blocks.traces(problem, values, given, seeds, along=bool(on_the_way)):
         mine = {name: column[rows] for name, column in held.items()}
         for name, column in _ends(problem, trace, mine, names).items():
             out[name][rows] = column
@@ -71,7 +73,8 @@ def trained_point(
     values = {name: [settings[name]] for name in problem.space.names}
     held, _ = _held(problem, values, [seed])
     grid = np.zeros((1, 1), dtype=np.int64)
-    trace, state = blocks.trained(problem, values, held, grid, [seed], observer, more=more)
+    given = given_of(problem, values, 1)
+    trace, state = blocks.trained(problem, values, given, grid, [seed], observer, more=more)
     found = _ends(problem, trace, held, measurable(problem, held))
     return state, {name: float(column[0]) for name, column in found.items()}
 

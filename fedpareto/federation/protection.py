@@ -29,7 +29,7 @@ def protect(
     """
     setup = block.repeats[s]
     noise = Noise(setup.seed, t, clients.tolist(), block.device)
-    values = {**block.facts, **block.settings, "participants": came.float()}
+    values = {**block.settings, **block.facts, "participants": came.float()}
     one = torch.ones(updates.shape[:2], device=block.device)
     plain = Upload(
         updates,
@@ -55,7 +55,7 @@ def missing_noise(block: Block, s: int, t: int, cohort: Cohort) -> Tensor | None
     nobody = cohort.count == 0  # [R]
     if not (isinstance(mechanism, AddsGaussian) and adds_noise(mechanism) and nobody.any()):
         return None
-    values = {**block.facts, **block.settings}
+    values = {**block.settings, **block.facts}
     sigma, _ = mechanism.gaussian(values)
     where = torch.from_numpy(nobody).to(block.device)
     strength: Tensor = where * on_the_sum(sigma, values["cohort"], block.terms.sampling)

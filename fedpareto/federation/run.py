@@ -61,7 +61,11 @@ def one_round(
             updates = trained.values[s]
             if observer is not None:
                 updates = observer.updates(s, t, asked, updates)
-            wild[s] |= (_too_long(updates, began.models[s]) & takes_part).any(1)
+            too_long = _too_long(updates, began.models[s])
+            wild[s] |= (too_long & takes_part).any(1)
+            stray = too_long & ~takes_part
+            if bool(stray.any()):  # who is absent must not spoil the sums
+                updates = updates.masked_fill(stray[:, :, None], 0.0)
             upload = protect(block, began, s, t, asked, updates, came[s])
             if observer is not None:
                 observer.uploads(s, t, asked, takes_part, upload)

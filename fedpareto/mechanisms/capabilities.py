@@ -19,7 +19,8 @@ class AddsGaussian(Protocol):
     def gaussian(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the noise on every coordinate and the largest L2 norm of what it hides, each [R].
 
-        values holds the settings, name → [R], and `cohort`, the clients expected in a round. An
+        values holds the settings, name → [R], and `cohort`, the clients expected in a round. Where
+        `participants` came instead, each multiplies its noise by `contract.share_of_noise`. An
         attribute `of = "parameters"` says that it hides the client's parameters, and not its
         update: then a client left out still moves what is sent.
         """
@@ -103,9 +104,14 @@ def noise_comes_last(mechanism: Mechanism) -> bool:
 
 
 def hides_updates(mechanism: Mechanism) -> bool:
-    """Say whether noise hides the update; if not, an update of zero is not sent as zero."""
-    noisy = [link for link in links_of(mechanism) if isinstance(link, AddsGaussian)]
-    return all(getattr(link, "of", "update") == "update" for link in noisy)
+    """Say whether noise hides the update; if not, an update of zero is not sent as zero.
+
+    It is not where the noise, or a link before it, works on parameters.
+    """
+    links = links_of(mechanism)
+    noisy = [place for place, link in enumerate(links, 1) if isinstance(link, AddsGaussian)]
+    before = links[: max(noisy, default=0)]
+    return all(getattr(link, "of", "update") == "update" for link in before)
 
 
 def needs_everyone(mechanism: Mechanism) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -18,6 +20,7 @@ from fedpareto.mechanisms import (
     Upload,
 )
 from fedpareto.noise import Noise
+from fedpareto.settings import Real, setting
 
 
 def federation(mechanism, sampling="poisson", cohort=1, clients=20, rounds=20, **privacy):
@@ -126,3 +129,93 @@ def test_a_huge_update_does_not_touch_what_others_send():
         sent.append(Randomization(1.0, 1e-3).protect(upload, values, Noise(0, 0, range(2))).values[0, 0])
     assert torch.equal(sent[0], sent[1])
     assert torch.equal(sent[0], sent[2])
+
+
+@pytest.mark.parametrize("length", [1e25, 1e30, 3e38])
+@pytest.mark.parametrize("clip", [1.0, 1e-5, 1e-9])
+def test_an_update_too_long_for_float32_to_scale_is_clipped_to_the_norm(length, clip):
+    one = torch.ones(1, 1)
+    upload = Upload(torch.full((1, 1, 650), length), one * 650, one * 32, one * 0)
+    values = {"sigma": torch.zeros(1), "clipping_norm": torch.full((1,), clip)}
+    found = Randomization(0.0).protect(upload, values, Noise(0, 0, range(1))).values
+    assert float(found.double().norm()) == pytest.approx(clip, rel=1e-5)
+
+
+class NoiseAlone(Observer):
+    """Plants updates of zero, and keeps the sums: they are noise."""
+
+    def updates(self, repeat, round, clients, updates):
+        return torch.zeros_like(updates)
+
+    def sums(self, round, sums, cohorts):
+        self.spread = float(sums.std())
+
+
+@dataclass(frozen=True)
+class Own:
+    """Has settings whose names columns use for something else."""
+
+    sigma: Real = setting(2.0, help="noise in units of clipping_norm")
+    clipping_norm: Real = setting(0.25, help="largest norm")
+    delta: float = setting(3.0, help="by which the noise is multiplied")
+
+    def gaussian(self, values):
+        return values["sigma"] * values["clipping_norm"] * values["delta"], values["clipping_norm"]
+
+    def protect(self, upload, values, noise):
+        return Randomization(1.0).protect(upload, values | {"sigma": self.gaussian(values)[0]}, noise)
+
+
+@pytest.mark.parametrize("clip", [0.25, 4.0])
+@pytest.mark.parametrize("make", [
+    lambda clip: Randomization(0.5, clip), lambda clip: Randomization(noise_multiplier=1.0, clipping_norm=clip),
+    lambda clip: Randomization(noise_multiplier=1.0, clipping_norm=clip, clipping="printed"), lambda clip: Own(clipping_norm=clip)])
+def test_the_noise_that_is_promised_is_the_noise_that_training_adds(make, clip):
+    seen = NoiseAlone()
+    problem = federation(make(clip), "fixed", 4, rounds=1)
+    problem.train({}, 0, seen)
+    assert seen.spread == pytest.approx(2 * problem.columns({}, 1)["sigma"][0], rel=0.1)
+
+
+def test_settings_named_sigma_and_norm_promise_nothing():
+    @dataclass(frozen=True)
+    class Loud:
+        sigma: float = setting(1.0, help="not noise")
+        norm: float = setting(1.0, help="not a bound")
+
+        def protect(self, upload, values, noise):
+            return upload
+
+    problem = federation(Loud())
+    assert problem.columns({}, 1)["epsilon_server"] == np.inf
+    assert problem.guarantee({}) is None
+
+
+@pytest.mark.parametrize("earlier", [Pruning(0.5, of="parameters"), Quantization(2, of="parameters")])
+def test_what_moves_an_update_of_zero_before_the_noise_is_promised_against_a_replaced_client(earlier):
+    plain = federation(Randomization(0.5, of="parameters"), "fixed", 4).columns({}, 1)
+    found = federation(Chain((earlier, Randomization(0.5))), "fixed", 4).columns({}, 1)
+    after = federation(Chain((Randomization(0.5), earlier)), "fixed", 4).columns({}, 1)
+    assert found["epsilon_server"] == plain["epsilon_server"] > after["epsilon_server"]
+
+
+def test_two_links_with_noise_train_through_an_empty_round():
+    seen = Models()
+    federation(Chain((Randomization(0.1), Randomization(0.5))), cohort=2, rounds=8).train({}, 3, seen)
+    assert 0 in seen.came
+    assert all(bool(model.isfinite().all()) for model in seen.after)
+
+
+@pytest.mark.parametrize("mechanism", [Unprotected(), Quantization(4), BatchCrypt()])
+def test_an_absent_client_with_an_update_that_is_not_finite_spoils_nothing(mechanism):
+    class Absent(Models):
+        def cohort(self, repeat, round, cohort):
+            return cohort.without(0)
+
+        def updates(self, repeat, round, clients, updates):
+            absent = torch.from_numpy(clients == 0)
+            return updates.masked_fill(absent[None, :, None], torch.nan)
+
+    seen = Absent()
+    federation(mechanism, cohort=4, clients=5, rounds=2).train({}, 3, seen, more=1)
+    assert all(bool(model.isfinite().all()) for model in seen.after)

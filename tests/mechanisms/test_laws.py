@@ -208,9 +208,13 @@ def test_two_links_with_a_setting_of_one_name_are_numbered():
 
 
 def test_the_noise_of_a_chain_is_that_of_the_link_that_protects_most():
-    chain = Chain((Randomization(0.1, 1.0), Randomization(0.3, 2.0)))
-    values = {"sigma_1": 0.1, "clipping_norm_1": 1.0, "sigma_2": 0.3, "clipping_norm_2": 2.0, "cohort": 4.0}
-    assert tuple(map(float, chain.gaussian(values))) == (0.3, 2.0)
+    chain = Chain((Randomization(0.1, 1.0), Randomization(0.5, 2.0)))
+    values = {"sigma_1": 0.1, "clipping_norm_1": 1.0, "sigma_2": 0.5, "clipping_norm_2": 2.0, "cohort": 4.0}
+    assert chain.gaussian(values) == (0.5, 4.0)  # an update of zero reaches the second with noise on it, up to 2.0 long
+    weak = torch.tensor([0.5, 0.3])
+    sigma, norm = chain.gaussian({name: torch.full((2,), v) for name, v in values.items()} | {"sigma_2": weak})
+    assert sigma.tolist() == pytest.approx([0.5, 0.1])
+    assert norm.tolist() == pytest.approx([4.0, 1.0])
 
 
 @pytest.mark.parametrize(("make", "says"), [
