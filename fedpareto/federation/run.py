@@ -61,7 +61,10 @@ def one_round(
             updates = trained.values[s]
             if observer is not None:
                 updates = observer.updates(s, t, asked, updates)
-            wild[s] |= (_too_long(updates, began.models[s]) & takes_part).any(1)
+            if block.setup.private:
+                updates = _finite(updates)
+            else:
+                wild[s] |= (_too_long(updates, began.models[s]) & takes_part).any(1)
             upload = protect(block, began, s, t, asked, updates, came[s])
             if observer is not None:
                 observer.uploads(s, t, asked, takes_part, upload)
@@ -73,6 +76,8 @@ def one_round(
             before = costs[s]
             costs[s] = cost if before is None else before.plus(cost)
     state = step(block, state, aggregate(block, sums, cohorts, came))
+    if block.setup.private:  # that a training failed is told, so it must follow from models alone
+        wild = ~torch.isfinite(state.models).all(2)
     if observer is not None:
         observer.sums(t, sums, cohorts)
         observer.models(t, state.models)
@@ -101,6 +106,15 @@ def _too_long(updates: Tensor, models: Tensor) -> Tensor:
     length: Tensor = torch.linalg.vector_norm(updates, dim=2)
     most: Tensor = DIVERGED * (1 + torch.linalg.vector_norm(models, dim=1))
     return ~(length <= most[:, None])
+
+
+def _finite(updates: Tensor) -> Tensor:
+    """Return updates [R,M,P] with zeros for a client whose own is not finite.
+
+    No clipping bounds such an update: it would show in the model whatever noise is added.
+    """
+    there = torch.isfinite(updates).all(2, keepdim=True)
+    return torch.where(there, updates, torch.zeros_like(updates))
 
 
 def _shown(
