@@ -46,7 +46,7 @@ MIGRATIONS = [
     ALTER TABLE sessions ADD COLUMN ended TEXT;  -- why it ended before its budget, if it did
     """,
     """
-    ALTER TABLE study ADD COLUMN secret TEXT;    -- hides the noise on private data; keep it private
+    ALTER TABLE study ADD COLUMN secret TEXT;    -- of the noise on private data
     """,
 ]
 
