@@ -36,8 +36,8 @@ class Seen:
     """What one onlooker sees of a round, as an accountant needs it.
 
     server sees every upload, secagg the sum of a round's uploads and who took part, release the
-    models alone. One client left out moves each upload or sum by at most norm; noise is what each
-    client is sure to add to what is seen.
+    models alone. One client left out moves each upload or sum by at most norm (twice that where
+    what is sent of it is not centred); noise is what each client is sure to add to what is seen.
     """
 
     view: str
@@ -46,6 +46,8 @@ class Seen:
     cohort: Any  # [n]
     clients: int
     sampling: str
+    noise_last: bool = True
+    centred: bool = True
 
     def terms(self, rounds: Any) -> dict[str, Any]:
         """Return the arguments of an accountant for so many rounds."""
@@ -57,6 +59,8 @@ class Seen:
             "rounds": rounds,
             "sampling": self.sampling,
             "view": self.view,
+            "noise_last": self.noise_last,
+            "centred": self.centred,
         }
 
 
@@ -70,6 +74,10 @@ class Round:
     weighting: str = "uniform"  # what an upload counts in the sum: the same for all, or by size
     noise: Any = None  # s, of each client where as many come as expected; None for no noise
     norm: Any = None  # c
+    # whether an upload is sent as it is once it has its noise; if not, sums of uploads do not have
+    # Gaussian noise, and a client can count on its own alone
+    noise_last: bool = True
+    centred: bool = True  # whether an update of zero is sent as zero, but for the noise
 
     @property
     def most(self) -> Any:
@@ -100,9 +108,41 @@ class Round:
         if self.noise is None or not self.bounded(view):
             return None
         noise = self.noise
-        if view == "server" and self.sampling == "poisson":  # if all come, each adds least
+        alone = view == "server" or not self.noise_last
+        if alone and self.sampling == "poisson":  # if all come, each adds least
             noise = noise * share_of_noise(self.cohort, self.clients)
-        return Seen(view, noise, self.norm, self.cohort, self.clients, self.sampling)
+        return Seen(
+            view,
+            noise,
+            self.norm,
+            self.cohort,
+            self.clients,
+            self.sampling,
+            self.noise_last,
+            self.centred,
+        )
+
+
+def on_the_sum(noise: Any, cohort: Any, sampling: str, lost: int = 0) -> Any:
+    """Return the noise on the sum of a round that is sure to be there, if some is lost.
+
+    noise is each client's where as many come as expected; lost is how many of those who come may
+    fail to send, or tell their noise. Under Poisson sampling n clients share the noise of m, so
+    that of n − lost is left; the least is that of n = lost + 1, the client to hide and the lost.
+    """
+    if sampling == "fixed":
+        return noise * (cohort - lost) ** 0.5
+    return noise * share_of_noise(cohort, lost + 1)
+
+
+def stays_secret(sampling: str, lost: int, noise_last: bool, centred: bool) -> bool:
+    """Say whether models alone do not tell more of who took part than the accountants count.
+
+    Secret sampling hides a client only if rounds with and without it have the same noise around the
+    same place. Under Poisson sampling they do not where some noise is lost, or where an update of
+    zero is not sent as zero.
+    """
+    return noise_last and (sampling == "fixed" or (lost == 0 and centred))
 
 
 def share_of_noise(expected: Any, came: Any) -> Any:

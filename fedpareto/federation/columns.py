@@ -10,7 +10,7 @@ import numpy as np
 from fedpareto.contract import Round, expected_cohorts
 from fedpareto.federation.data import load
 from fedpareto.federation.sizes import sizes
-from fedpareto.mechanisms import AddsGaussian, adds_noise
+from fedpareto.mechanisms import AddsGaussian, adds_noise, hides_updates, noise_comes_last
 from fedpareto.privacy import VIEWS, epsilon
 from fedpareto.settings import named
 from fedpareto.space import FloatArray, Values, Variable
@@ -79,6 +79,8 @@ def contract_of(problem: Federation, columns: Columns) -> Round:
         training.weighting,
         columns.get("sigma") if "norm" in columns else None,
         columns.get("norm"),
+        noise_comes_last(problem.mechanism),
+        hides_updates(problem.mechanism),
     )
 
 

@@ -8,13 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedpareto.contract import on_the_sum
 from fedpareto.errors import SettingError
 from fedpareto.federation.block import Block
 from fedpareto.federation.cohorts import Cohort
 from fedpareto.federation.split import Indices
 from fedpareto.federation.state import State
-from fedpareto.mechanisms import Upload
+from fedpareto.mechanisms import AddsGaussian, Upload, adds_noise
 from fedpareto.noise import Noise
+
+SERVER = -1  # stands for the server where noise is drawn by client
 
 
 def protect(
@@ -40,6 +43,25 @@ def protect(
     upload = setup.mechanism.protect(plain, values, noise)
     _check(upload, updates, type(setup.mechanism).__name__)
     return upload
+
+
+def missing_noise(block: Block, s: int, t: int, cohort: Cohort) -> Tensor | None:
+    """Return the noise [R,P] that the server adds where nobody came; None where somebody did.
+
+    It is that of an expected cohort, so that such a round looks like any other.
+    """
+    setup = block.repeats[s]
+    mechanism = setup.mechanism
+    nobody = cohort.count == 0  # [R]
+    if not (isinstance(mechanism, AddsGaussian) and adds_noise(mechanism) and nobody.any()):
+        return None
+    values = {**block.facts, **block.settings}
+    sigma, _ = mechanism.gaussian(values)
+    where = torch.from_numpy(nobody).to(block.device)
+    strength: Tensor = where * on_the_sum(sigma, values["cohort"], block.terms.sampling)
+    drawn = Noise(setup.seed, t, [SERVER], block.device).normal(block.stack.size)
+    noise = strength[:, None] * drawn
+    return noise if block.exists is None else noise * block.exists[s]
 
 
 def _check(upload: object, updates: Tensor, name: str) -> None:

@@ -14,7 +14,7 @@ from fedpareto.federation.clients import Clients
 from fedpareto.federation.cohorts import Cohort, drawn
 from fedpareto.federation.judge import unjudged
 from fedpareto.federation.observer import Observer
-from fedpareto.federation.protection import aggregate, protect, step, weights
+from fedpareto.federation.protection import aggregate, missing_noise, protect, step, weights
 from fedpareto.federation.spent import Spent, spent
 from fedpareto.federation.stack import unflatten
 from fedpareto.federation.state import State, keep, start
@@ -75,6 +75,10 @@ def one_round(
             cost = spent(upload, takes_part, steps, images, block.parameters[s], block.setup.cost)
             before = costs[s]
             costs[s] = cost if before is None else before.plus(cost)
+    for s, cohort in enumerate(cohorts):
+        noise = missing_noise(block, s, t, cohort)
+        if noise is not None:
+            sums[s] += noise
     state = step(block, state, aggregate(block, sums, cohorts, came))
     if block.setup.private:  # that a training failed is told, so it must follow from models alone
         wild = ~torch.isfinite(state.models).all(2)

@@ -11,8 +11,10 @@ from fedpareto.mechanisms.capabilities import (
     NeedsEveryone,
     ThinsOut,
     adds_noise,
+    hides_updates,
     links_of,
     needs_everyone,
+    noise_comes_last,
     thins_out,
 )
 from fedpareto.mechanisms.chain import Chain
@@ -51,7 +53,9 @@ __all__ = [
     "Unprotected",
     "Upload",
     "adds_noise",
+    "hides_updates",
     "links_of",
     "needs_everyone",
+    "noise_comes_last",
     "thins_out",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from fedpareto.mechanisms.base import Mechanism, Upload
+from fedpareto.mechanisms.none import Unprotected
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,7 +19,9 @@ class AddsGaussian(Protocol):
     def gaussian(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the noise on every coordinate and the largest L2 norm of what it hides, each [R].
 
-        values holds the settings, name → [R], and `cohort`, the clients expected in a round.
+        values holds the settings, name → [R], and `cohort`, the clients expected in a round. An
+        attribute `of = "parameters"` says that it hides the client's parameters, and not its
+        update: then a client left out still moves what is sent.
         """
 
 
@@ -78,13 +81,31 @@ class Linked(Protocol):
 
 
 def links_of(mechanism: Mechanism) -> tuple[Mechanism, ...]:
-    """Return the links of a chain, or the mechanism alone."""
-    return mechanism.links if isinstance(mechanism, Linked) else (mechanism,)
+    """Return the links of a chain, those of chains within it too, or the mechanism alone."""
+    if not isinstance(mechanism, Linked):
+        return (mechanism,)
+    return tuple(inner for link in mechanism.links for inner in links_of(link))
 
 
 def adds_noise(mechanism: Mechanism) -> bool:
     """Say whether a mechanism, or a link of a chain, adds Gaussian noise."""
     return any(isinstance(link, AddsGaussian) for link in links_of(mechanism))
+
+
+def noise_comes_last(mechanism: Mechanism) -> bool:
+    """Say whether uploads are sent as they are once noise is added, by one link alone.
+
+    Otherwise sums of uploads do not have Gaussian noise.
+    """
+    links = [link for link in links_of(mechanism) if not isinstance(link, Unprotected)]
+    noisy = [isinstance(link, AddsGaussian) for link in links]
+    return sum(noisy) == 1 and noisy[-1]
+
+
+def hides_updates(mechanism: Mechanism) -> bool:
+    """Say whether noise hides the update; if not, an update of zero is not sent as zero."""
+    noisy = [link for link in links_of(mechanism) if isinstance(link, AddsGaussian)]
+    return all(getattr(link, "of", "update") == "update" for link in noisy)
 
 
 def needs_everyone(mechanism: Mechanism) -> bool:

@@ -14,6 +14,7 @@ from fedpareto.mechanisms.capabilities import (
     KnowsCosts,
     LimitsSummands,
     ThinsOut,
+    adds_noise,
     needs_everyone,
 )
 from fedpareto.settings import link_names, setting
@@ -43,6 +44,18 @@ class Chain:
             for link, names in zip(self.links, link_names(self.links), strict=True)
         )
         object.__setattr__(self, "links", renamed)
+        self._check_order()
+
+    def _check_order(self) -> None:
+        """Refuse noise on the mean of all clients: one client moves it as much as they all may."""
+        for i, link in enumerate(self.links):
+            late = [type(later).__name__ for later in self.links[i + 1 :] if adds_noise(later)]
+            if needs_everyone(link) and late:
+                raise SettingError(
+                    "links: noise must come before a link that needs all clients at once, found "
+                    f"{late[0]} after {type(link).__name__}: it would lie on the mean of all "
+                    "clients, which no clipping bounds for one of them. Put the noise first."
+                )
 
     @property
     def joint(self) -> bool:
@@ -72,7 +85,8 @@ class Chain:
     def gaussian(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the noise of the link that protects most, and the norm it hides.
 
-        What comes before and after that link cannot weaken it.
+        What comes before and after that link cannot weaken it, for whoever sees each upload. Of
+        sums that holds only where noise comes last, see `noise_comes_last`.
         """
         import numpy as np
 

@@ -84,6 +84,9 @@ class Randomization:
         sent = subject(upload, self.of)
         # [R,K,1]; a float32 sum would fall short
         norm = vector_norm(sent, dim=2, keepdim=True, dtype=float64)
+        if not bool(norm.isfinite().all()):
+            sent = _finite(sent)
+            norm = vector_norm(sent, dim=2, keepdim=True, dtype=float64)
         length = norm if self.clipping == "norm" else norm**2
         over = length / each(values["clipping_norm"])
         everyone = upload.count.new_tensor(float(sent.shape[1]))
@@ -97,6 +100,15 @@ class Randomization:
 
     def costs(self, upload: Upload, values: Mapping[str, Tensor]) -> Upload:
         return upload.dense(upload.values)
+
+
+def _finite(sent: Tensor) -> Tensor:
+    """Return values [R,K,P] that clipping can bound: of an infinite vector, its direction."""
+    import torch
+
+    infinite = sent.isinf()
+    direction = torch.where(infinite, sent.sign(), 0.0)
+    return torch.where(infinite.any(2, keepdim=True), direction, sent.nan_to_num(nan=0.0))
 
 
 def _topped_up(values: Mapping[str, Tensor]) -> Any:

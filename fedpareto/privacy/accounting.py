@@ -19,10 +19,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpareto.contract import SAMPLINGS, VIEWS
+from fedpareto.contract import SAMPLINGS, VIEWS, on_the_sum, stays_secret
 from fedpareto.errors import SettingError, did_you_mean
 from fedpareto.privacy.gaussian import gaussian_epsilon, gaussian_multiplier
-from fedpareto.privacy.loss import FAST, release_epsilon, release_multiplier
+from fedpareto.privacy.loss import (
+    FAST,
+    release_epsilon,
+    release_multiplier,
+    shown_epsilon,
+    shown_multiplier,
+)
 from fedpareto.settings import setting
 from fedpareto.space import FloatArray
 
@@ -108,6 +114,8 @@ class Terms:
     view: str
     pair: str  # for the release view, see loss.PAIRS
     replace: bool  # sensitivity 2c rather than c
+    # of the release view: whether it does not show in which rounds a client took part
+    secret: bool = True
 
     @property
     def sensitivity(self) -> int:
@@ -128,8 +136,13 @@ def terms(
     rounds: ArrayLike,
     sampling: str,
     view: str | None,
+    noise_last: bool = True,
+    centred: bool = True,
 ) -> Terms:
-    """Check a setting and return what the accountants need of it."""
+    """Check a setting and return what the accountants need of it.
+
+    noise_last and centred are those of `contract.Round`.
+    """
     view = view or privacy.view
     _check_option("view", view, VIEWS)
     _check_option("sampling", sampling, SAMPLINGS)
@@ -139,12 +152,10 @@ def terms(
     K = _numbers("clients", clients, 1.0)
     T = _numbers("rounds", rounds, 1.0)
     _check_counts(privacy, m, K, T, view)
+    alone = view == "server" or not noise_last
     with np.errstate(over="ignore", under="ignore"):
-        if view == "server":
-            z = s / c
-        else:
-            z = s * np.sqrt(m - privacy.lost) / c
-    wide = privacy.adjacency == "replace" or privacy.unit == "record"
+        z = (s if alone else on_the_sum(s, m, sampling, privacy.lost)) / c
+    wide = privacy.adjacency == "replace" or privacy.unit == "record" or not centred
     if sampling == "fixed":
         pair = "fixed"
     elif wide:
@@ -155,14 +166,19 @@ def terms(
         delta = np.minimum(1e-5, 0.1 / K)
     else:
         delta = np.asarray(privacy.target_delta)
+    secret = stays_secret(sampling, privacy.lost, noise_last, centred)
+    strangers = K  # who a client may be mistaken for
+    if sampling == "fixed":
+        strangers = np.maximum(K - privacy.colluders, m)
     return Terms(
         z=z,
-        ratio=m / K,
+        ratio=m / strangers,
         rounds=T,
         delta=delta,
         view=view,
         pair=pair,
-        replace=wide or (view == "release" and pair == "fixed"),
+        replace=wide or (view == "release" and pair == "fixed" and secret),
+        secret=secret,
     )
 
 
@@ -176,6 +192,8 @@ def epsilon(
     rounds: ArrayLike,
     sampling: str,
     view: str | None = None,
+    noise_last: bool = True,
+    centred: bool = True,
     accuracy: float = FAST,
 ) -> FloatArray:
     """Return ε, rounded up, of one setting or of arrays of them; inf where no noise is added.
@@ -183,12 +201,18 @@ def epsilon(
     noise is the standard deviation each client adds to each number it sends. server and secagg
     count a client that joins every round. With unit "record" the neighbour differs in one record of
     one client, which may move its clipped update by 2c: never better than zeroing out the client.
-    release with fixed cohorts always compares with a replaced client.
+    release with fixed cohorts always compares with a replaced client. noise_last and centred are
+    those of `contract.Round`.
     """
-    given = terms(privacy, noise, clipping_norm, cohort, clients, rounds, sampling, view)
+    given = terms(
+        privacy, noise, clipping_norm, cohort, clients, rounds, sampling, view, noise_last, centred
+    )
     if given.view != "release":
         own, delta, _ = np.broadcast_arrays(given.own(), given.delta, given.ratio)
         return gaussian_epsilon(own, delta)
+    if not given.secret:
+        own = given.z / given.sensitivity
+        return shown_epsilon(own, given.ratio, given.rounds, given.delta)
     return release_epsilon(given.z, given.ratio, given.rounds, given.delta, given.pair, accuracy)
 
 
@@ -202,18 +226,23 @@ def noise_for(
     rounds: int,
     sampling: str,
     view: str | None = None,
+    noise_last: bool = True,
+    centred: bool = True,
 ) -> float:
     """Return the least noise s of each client that holds a target ε, rounded up."""
     if not (0 < target_epsilon < math.inf):
         raise SettingError(f"target_epsilon: must be above 0 and finite, found {target_epsilon!r}.")
-    unit = terms(privacy, 1.0, clipping_norm, cohort, clients, rounds, sampling, view)
-    if unit.view == "release":
-        needed = release_multiplier(
-            target_epsilon, float(unit.ratio), rounds, float(unit.delta), unit.pair
-        )
-    else:
+    unit = terms(
+        privacy, 1.0, clipping_norm, cohort, clients, rounds, sampling, view, noise_last, centred
+    )
+    ratio, delta = float(unit.ratio), float(unit.delta)
+    if unit.view != "release":
         multiplier = float(gaussian_multiplier(target_epsilon, unit.delta))
         needed = multiplier * unit.sensitivity * math.sqrt(rounds)
+    elif unit.secret:
+        needed = release_multiplier(target_epsilon, ratio, rounds, delta, unit.pair)
+    else:
+        needed = unit.sensitivity * shown_multiplier(target_epsilon, ratio, rounds, delta)
 
     def price(s: float) -> FloatArray:
         return epsilon(
@@ -225,6 +254,8 @@ def noise_for(
             rounds=rounds,
             sampling=sampling,
             view=view,
+            noise_last=noise_last,
+            centred=centred,
         )
 
     s = needed / float(unit.z)

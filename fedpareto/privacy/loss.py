@@ -81,9 +81,40 @@ def release_multiplier(
 
     sensitivity = 1 if pair == "poisson" else 2
     # what is enough without sampling
-    high = float(gaussian_multiplier(epsilon, delta)) * sensitivity * math.sqrt(rounds)
-    if ratio == 1:
-        return high
+    enough = float(gaussian_multiplier(epsilon, delta)) * sensitivity * math.sqrt(rounds)
+    return enough if ratio == 1 else _least(holds, enough)
+
+
+def shown_epsilon(
+    noise_multiplier: ArrayLike, ratio: ArrayLike, rounds: ArrayLike, delta: ArrayLike
+) -> FloatArray:
+    """Return an upper bound on ε of T rounds, where it may show in which a client took part.
+
+    noise_multiplier: the noise on what is seen, over how far one client moves it. The client is
+    still drawn at random for a share of the rounds.
+    """
+    given = (noise_multiplier, ratio, rounds, delta)
+    z, q, T, delta = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in given))
+    always = gaussian_epsilon(z / np.sqrt(T), delta)
+    asked = (q < 1) & (always > 0) & np.isfinite(always)
+    rows = zip(*(v[asked].tolist() for v in (z, q, T, delta)), strict=True)
+    found = np.full(z.shape, np.inf)
+    found[asked] = [revealed_epsilon(a, b, int(c), d) for a, b, c, d in rows]
+    return np.asarray(np.minimum(always, found))
+
+
+def shown_multiplier(epsilon: float, ratio: float, rounds: int, delta: float) -> float:
+    """Return the least noise multiplier that holds ε by `shown_epsilon`, rounded up."""
+
+    def holds(z: float) -> bool:
+        return bool(shown_epsilon(z, ratio, rounds, delta) <= epsilon)
+
+    enough = float(gaussian_multiplier(epsilon, delta)) * math.sqrt(rounds)
+    return enough if ratio == 1 else _least(holds, enough)
+
+
+def _least(holds: Callable[[float], bool], high: float) -> float:
+    """Return the least noise multiplier that holds, rounded up; high is one that does."""
     low = 0.5 * high
     while low > 1e-12 and holds(low):
         high = low
@@ -129,6 +160,7 @@ def _single(d: Direction, delta: float) -> float:
     return float(high)
 
 
+@lru_cache(maxsize=200_000)
 def revealed_epsilon(noise_multiplier: float, ratio: float, rounds: int, delta: float) -> float:
     """Return ε as if it were known in which rounds the client took part.
 

@@ -42,6 +42,8 @@ def selection_guarantee(
     trials: int,
     repeats: int = 1,
     view: str | None = None,
+    noise_last: bool = True,
+    centred: bool = True,
     chosen: str = "listed",
 ) -> Guarantee:
     """Return the promise of a whole search: so many trials, each trained `repeats` times.
@@ -55,12 +57,12 @@ def selection_guarantee(
             raise SettingError(f"{name}: must be whole and at least 1, found {value!r}.")
     if chosen not in CHOSEN:
         raise SettingError(f"chosen: must be one of {', '.join(CHOSEN)}, found {chosen!r}.")
-    worst = _worst(terms(privacy, noise, clipping_norm, cohort, clients, rounds, sampling, view))
+    rest = (sampling, view, noise_last, centred)
+    worst = _worst(terms(privacy, noise, clipping_norm, cohort, clients, rounds, *rest))
     T = int(worst.rounds)
-    m = _cohort(worst, clients)
-    s = float(worst.z)
-    if worst.view != "server":
-        s = s / math.sqrt(m - privacy.lost)
+    m = float(np.max(np.asarray(cohort)))
+    # the noise of each client, in clipping norms, that makes this z
+    s = float(worst.z) / float(terms(privacy, 1.0, 1.0, m, clients, T, *rest).z)
     whole = guarantee(
         privacy,
         noise=s,
@@ -70,6 +72,8 @@ def selection_guarantee(
         rounds=T * trials * repeats,
         sampling=sampling,
         view=worst.view,
+        noise_last=noise_last,
+        centred=centred,
     )
     note = f"It counts {trials} trials × {repeats} trainings × {T} rounds on private data, each "
     if chosen == "adaptive":
@@ -97,6 +101,8 @@ def selection_epsilon(
     trials: int,
     repeats: int = 1,
     view: str | None = None,
+    noise_last: bool = True,
+    centred: bool = True,
 ) -> float:
     """Return ε of `selection_guarantee`."""
     return selection_guarantee(
@@ -110,6 +116,8 @@ def selection_epsilon(
         trials=trials,
         repeats=repeats,
         view=view,
+        noise_last=noise_last,
+        centred=centred,
     ).epsilon
 
 
@@ -137,7 +145,7 @@ def _training(worst: Terms, clients: int, cohort: float) -> tuple[Any, Any]:
     z = float(worst.z)
     T = int(worst.rounds)
     q = float(worst.ratio)
-    sampled = worst.view == "release" and q < 1
+    sampled = worst.view == "release" and q < 1 and worst.secret
     if sampled and worst.pair == "poisson":
         drawn = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(z))
         return dp_accounting.SelfComposedDpEvent(drawn, T), relation.ADD_OR_REMOVE_ONE
@@ -151,30 +159,20 @@ def _training(worst: Terms, clients: int, cohort: float) -> tuple[Any, Any]:
 
 
 def random_number_note(
-    privacy: Privacy,
-    *,
-    noise: ArrayLike,
-    clipping_norm: ArrayLike,
-    cohort: ArrayLike,
-    clients: int,
-    rounds: ArrayLike,
-    sampling: str,
-    trials: int,
-    repeats: int = 1,
-    view: str | None = None,
+    privacy: Privacy, trials: int, repeats: int, **given: Any
 ) -> tuple[str, ...]:
     """Say what a random number of trials would have cost; nothing where it says nothing new.
 
-    Arrays hold one entry for each point that could have been drawn, and a trial is all of its
-    trainings. In the other views every training is seen, whether it is chosen or not.
+    given is what `terms` takes, one entry for each point that could have been drawn. A trial is all
+    of its trainings. In the other views every training is seen, whether it is chosen or not.
     """
-    worst = _worst(terms(privacy, noise, clipping_norm, cohort, clients, rounds, sampling, view))
+    worst = _worst(terms(privacy, **given))
     if worst.view != "release" or float(worst.z) == 0 or trials == 1:
         return ()
     whole = replace(worst, rounds=worst.rounds * repeats)
-    m = _cohort(worst, clients)
+    m = float(np.max(given["cohort"]))
     best, name = min(
-        (random_selection_epsilon(whole, trials, clients, m, shape), name)
+        (random_selection_epsilon(whole, trials, given["clients"], m, shape), name)
         for name, shape in SHAPES.items()
     )
     return (
@@ -194,12 +192,6 @@ def _worst(given: Terms) -> Terms:
         rounds=_one(np.max(given.rounds)),
         delta=_one(np.min(given.delta)),
     )
-
-
-def _cohort(worst: Terms, clients: int) -> float:
-    """Return how many clients a round has, or has on average."""
-    m = float(worst.ratio) * clients
-    return round(m) if worst.pair == "fixed" else m
 
 
 def _one(value: float) -> FloatArray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedpareto.privacy.accounting import Privacy, Terms, terms
 from fedpareto.privacy.gaussian import gaussian_epsilon
-from fedpareto.privacy.loss import PRECISE, release_epsilon
+from fedpareto.privacy.loss import PRECISE, release_epsilon, shown_epsilon
 
 SEES = {
     "server": "whoever sees each client's upload",
@@ -78,14 +78,19 @@ def guarantee(
     rounds: int,
     sampling: str,
     view: str | None = None,
+    noise_last: bool = True,
+    centred: bool = True,
 ) -> Guarantee:
     """Return the promise of one setting, at the accuracy of a report."""
-    given = terms(privacy, noise, clipping_norm, cohort, clients, rounds, sampling, view)
+    given = terms(
+        privacy, noise, clipping_norm, cohort, clients, rounds, sampling, view, noise_last, centred
+    )
     delta = float(given.delta)
     found, accountant, comparison = _priced(given, delta)
     notes = [
         *check(privacy, clients),
-        *_conditions(given.view, sampling, comparison),
+        *_conditions(given, sampling, comparison),
+        *_exceptions(given.view, privacy, noise_last, centred),
         *_remarks(privacy, given, found, delta),
     ]
     return Guarantee(
@@ -136,7 +141,7 @@ def _priced(given: Terms, delta: float) -> tuple[float, str, list[str]]:
     found = float(gaussian_epsilon(given.own(), delta))
     sampled = given.view == "release" and float(given.ratio) < 1
     if sampled and 0 < found < math.inf:
-        return _released(given, delta)
+        return _released(given, delta) if given.secret else _shown(given, delta)
     return found, "analytic Gaussian", []
 
 
@@ -159,6 +164,17 @@ def _released(given: Terms, delta: float) -> tuple[float, str, list[str]]:
     found, accountant = both[0]
     other, other_name = both[1]
     return found, accountant, [f"{other_name} gives {rounded_up(other, 6)}."]
+
+
+def _shown(given: Terms, delta: float) -> tuple[float, str, list[str]]:
+    """Return ε where it may show in which rounds a client took part."""
+    own = float(given.z) / given.sensitivity
+    found = float(shown_epsilon(own, float(given.ratio), int(given.rounds), delta))
+    note = (
+        "It is priced as if it were known in which rounds the client took part, because that may "
+        "show."
+    )
+    return found, "analytic Gaussian, rounds taken part in drawn at random", [note]
 
 
 def _interval(z: float, epsilon: float) -> float | None:
@@ -186,19 +202,37 @@ def _dp_accounting(
         return float(accountant.get_epsilon(delta))
 
 
-def _conditions(view: str, sampling: str, comparison: list[str]) -> list[str]:
+def _conditions(given: Terms, sampling: str, comparison: list[str]) -> list[str]:
     """Return what must hold for the promise to hold, with what another accountant says."""
     found = []
-    if view == "release":
+    if given.view == "release" and given.secret:
         found.append(
             "It holds only if nobody who sees the models learns who took part in which round, "
             "the server included."
         )
+    if given.view == "release":
         found += comparison
-    if sampling == "poisson" and view != "server":
+    if sampling == "poisson" and given.view != "server":
         found.append(
             "Poisson sampling: the noise on the sum must be that of the expected cohort, and the "
-            "sum divided by the expected cohort, however many clients came."
+            "sum divided by the expected cohort, however many clients came. Where nobody came, the "
+            "server adds that noise."
+        )
+    return found
+
+
+def _exceptions(view: str, privacy: Privacy, noise_last: bool, centred: bool) -> list[str]:
+    """Say why more is counted than the usual noise and distance."""
+    found = []
+    if view != "server" and not noise_last:
+        found.append(
+            "Uploads are changed after their noise is added, so only the client's own noise is "
+            "counted, and not that of the whole cohort. Put the noise last to have it counted."
+        )
+    if not centred and privacy.adjacency == "zero_out":
+        found.append(
+            "The noise hides the client's parameters and not its update. Left out, a client can "
+            "still move them by twice the clipping norm, so it is priced as a replaced one."
         )
     return found
 
@@ -218,11 +252,12 @@ def _remarks(privacy: Privacy, given: Terms, epsilon: float, delta: float) -> li
         )
     if given.view != "server" and privacy.lost:
         found.append(
-            f"It counts on the noise of {privacy.lost} clients fewer than a cohort: "
+            f"It does not count on the noise of {privacy.lost} of the clients who come: "
             f"{privacy.dropouts} dropouts, {privacy.colluders} colluders."
         )
     asked_for_less = privacy.adjacency == "zero_out" and privacy.unit == "client"
-    if given.view == "release" and given.replace and asked_for_less:
+    fixed_cohorts = given.view == "release" and given.pair == "fixed" and given.secret
+    if fixed_cohorts and asked_for_less:
         found.append(_fixed_cohorts(given, epsilon, delta))
     return found
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from fedpareto.errors import Fault, SettingError
 from fedpareto.privacy.accounting import SAMPLINGS, VIEWS, Privacy, epsilon, noise_for
+from fedpareto.privacy.gaussian import gaussian_delta
 from fedpareto.privacy.statement import Guarantee, check, guarantee, rounded_up
 from fedpareto.study.table import read
 
@@ -83,9 +85,79 @@ def test_no_noise_is_infinite_and_only_the_ratio_to_the_clip_counts() -> None:
 
 def test_dropouts_and_colluders_take_their_noise_away() -> None:
     lost = Privacy(target_delta=1e-5, dropouts=4, colluders=2)
-    assert price(lost, view="secagg") == price(s=math.sqrt(0.4), view="secagg")
+    assert price(lost, view="secagg", sampling="fixed") == price(s=math.sqrt(0.4), view="secagg", sampling="fixed")
     assert price(lost, view="server") == price(view="server")
-    assert price(lost, view="release") > price(view="release")
+    for sampling in SAMPLINGS:
+        assert price(lost, view="release", sampling=sampling) > price(view="release", sampling=sampling)
+
+
+@pytest.mark.parametrize("lost", [1, 3, 6])
+def test_under_poisson_sampling_the_least_noise_over_who_may_come_is_counted(lost: int) -> None:
+    """n clients share the noise of m = 10, so n − lost of them are sure to add √(10 (n − lost) / n) of one's."""
+    least = min(math.sqrt(10 * (n - lost) / n) for n in range(lost + 1, 101))
+    given = Privacy(target_delta=1e-5, colluders=lost)
+    assert price(given, view="secagg") == pytest.approx(float(price(s=least / math.sqrt(10), view="secagg")), rel=1e-12)
+
+
+def test_where_noise_is_lost_a_release_is_priced_as_if_participation_showed() -> None:
+    """Rounds with and without the client then have other noise, which tells them apart."""
+    given = Privacy(target_delta=1e-5, dropouts=1)
+    z = math.sqrt(10 / 2)
+    for T in (1, 30, 300):
+        parts = binom.pmf(np.arange(T + 1), T, 0.1)
+        found = float(price(given, view="release", T=T))
+        at = sum(p * float(gaussian_delta(z / math.sqrt(k), found)) for k, p in enumerate(parts) if k)
+        assert at <= 1e-5
+        assert at > 0.98e-5
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_colluders_are_nobody_that_a_client_could_be_mistaken_for(sampling: str) -> None:
+    some = Privacy(target_delta=1e-5, colluders=3, adjacency="replace")
+    as_many = Privacy(target_delta=1e-5, dropouts=3, adjacency="replace")
+    if sampling == "fixed":
+        assert price(some, view="release", sampling=sampling) > price(as_many, view="release", sampling=sampling)
+    else:
+        assert price(some, view="release", sampling=sampling) == price(as_many, view="release", sampling=sampling)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_noise_that_does_not_come_last_is_each_clients_own_in_every_view(sampling: str) -> None:
+    def late(view: str) -> float:
+        return float(epsilon(Privacy(target_delta=1e-5), noise=1.0, clipping_norm=1.0, cohort=10, clients=100, rounds=20,
+                             sampling=sampling, view=view, noise_last=False))
+
+    server = float(price(T=20, sampling=sampling, view="server"))
+    assert late("server") == late("secagg") == server
+    assert float(price(T=20, sampling=sampling, view="release")) < late("release") < server
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("view", VIEWS)
+def test_noise_on_parameters_is_priced_as_a_replaced_client(sampling: str, view: str) -> None:
+    given = {"noise": 1.0, "clipping_norm": 1.0, "cohort": 10, "clients": 100, "rounds": 20, "sampling": sampling, "view": view}
+    left_out = float(epsilon(Privacy(target_delta=1e-5), centred=False, **given))
+    replaced = float(epsilon(Privacy(target_delta=1e-5, adjacency="replace"), **given))
+    if view == "release" and sampling == "poisson":
+        assert left_out > replaced  # who took part shows, too
+    else:
+        assert left_out == replaced
+    promised = guarantee(Privacy(target_delta=1e-5), centred=False, **given)
+    assert promised.adjacency == "replace"
+    assert promised.epsilon == pytest.approx(left_out, rel=1e-2)
+    assert any("parameters" in note for note in promised.notes)
+
+
+@settings(max_examples=40, deadline=None)
+@given(target=st.floats(0.3, 30.0), m=st.integers(5, 100), T=st.integers(1, 300), lost=st.integers(0, 3), last=st.booleans(),
+       centred=st.booleans(), sampling=st.sampled_from(SAMPLINGS), view=st.sampled_from(VIEWS))
+def test_calibrated_noise_holds_whatever_must_be_counted(target: float, m: int, T: int, lost: int, last: bool, centred: bool,
+                                                         sampling: str, view: str) -> None:
+    privacy = Privacy(view, 1e-5, colluders=lost)
+    asked = {"clipping_norm": 0.7, "cohort": m, "clients": 200, "rounds": T, "sampling": sampling, "noise_last": last, "centred": centred}
+    s = noise_for(privacy, target, **asked)
+    assert float(epsilon(privacy, noise=s, **asked)) <= target
+    assert float(epsilon(privacy, noise=s * 0.98, **asked)) > target * 0.999
 
 
 def test_a_replaced_client_costs_more_in_every_view() -> None:
