@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fedpareto.errors import FedparetoError
-from fedpareto.noise import derive
+from fedpareto.noise import derive, widened
 from fedpareto.problem import JoinsRepeats, Problem, TellsOnTheWay, free_variable, is_private
 from fedpareto.space import FloatArray, Values
 from fedpareto.store import Store
@@ -37,7 +37,7 @@ def training_seed(study: Study, store: Store | None) -> int:
     """
     if store is None or store.secret is None or not is_private(study.problem):
         return study.seed
-    return derive(study.seed, "secret", store.secret)
+    return widened(study.seed, "secret", store.secret)
 
 
 def blocks_of(problem: Problem, trials: Sequence[Trial]) -> Iterator[list[Job]]:

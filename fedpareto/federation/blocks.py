@@ -15,7 +15,7 @@ from fedpareto.federation.columns import Columns, settings_of
 from fedpareto.federation.data import load
 from fedpareto.federation.setup import Setup
 from fedpareto.federation.sizes import size_of
-from fedpareto.noise import derive
+from fedpareto.noise import widened
 from fedpareto.settings import fixed, largest, named
 from fedpareto.space import Choice, Integer, Values, Variable
 
@@ -65,7 +65,7 @@ def row_seeds(problem: Federation, values: Values, seeds: Sequence[int]) -> list
         return list(seeds)
     columns = [_written(v, values[v.name]) for v in problem.space.variables]
     return [
-        derive(seed, "private", *(column[i] for column in columns)) for i, seed in enumerate(seeds)
+        widened(seed, "private", *(column[i] for column in columns)) for i, seed in enumerate(seeds)
     ]
 
 

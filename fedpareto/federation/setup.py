@@ -96,5 +96,5 @@ def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
     import torch
 
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(seed % 2**63)
         return build()

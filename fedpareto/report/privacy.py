@@ -43,6 +43,10 @@ SEEDED = (
     "noise off. A deployment must draw its noise from the system's secure randomness, fresh for "
     "every client and round, and keep none of it."
 )
+ALL_OF_IT = (
+    "This is what holds for all that the search shows, the chosen model included: the ε of one "
+    "training holds only where nothing of the others is shown."
+)
 NOT_TESTED = (
     "It covers the data that clients train on. Scores are computed on the test data as they are, "
     "which it does not cover."
@@ -146,7 +150,7 @@ def search_cost(seen: View) -> list[str]:
             "what it shows is protected by nothing."
         ]
     together = f"The search trained on private data. All of it together: {cost.statement()}"
-    return [together, *cost.notes, NOT_TESTED, DATABASE]
+    return [together, ALL_OF_IT, *cost.notes, NOT_TESTED, DATABASE]
 
 
 def chosen_by(optimizer: Optimizer) -> str:
