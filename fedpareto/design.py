@@ -149,6 +149,11 @@ def _checked(study: Study) -> tuple[Federation, tuple[float, float]]:
             "design: needs a study of a federation with the mechanism randomization, found another."
             " The law is one of Gaussian noise."
         )
+    if problem.private:
+        raise SettingError(
+            "design: privacy.private_data must be false, found true: its experiment is one on "
+            "public data, and not priced. Design on public data, then set it to true."
+        )
     sigma = problem.mechanism.sigma
     if not isinstance(sigma, Variable):
         raise SettingError(

@@ -8,9 +8,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fedpareto.errors import FedparetoError
-from fedpareto.noise import derive
-from fedpareto.problem import JoinsRepeats, Problem, TellsOnTheWay, free_variable
+from fedpareto.noise import derive, widened
+from fedpareto.problem import JoinsRepeats, Problem, TellsOnTheWay, free_variable, is_private
 from fedpareto.space import FloatArray, Values
+from fedpareto.store import Store
+from fedpareto.study import Study
 from fedpareto.trials import Result, Trial
 
 Job = tuple[Trial, int]  # a trial and which repeat of it
@@ -21,10 +23,21 @@ def here(problem: Problem, trials: Sequence[Trial], seed: int) -> Iterator[Seque
     """Measure trials in this process and yield the results block by block.
 
     Repeat r of every trial has the same seed: the same split, clients, mini-batches and noise
-    (common random numbers).
+    (common random numbers). A problem on private data makes of it one of each training's own.
     """
     for jobs in blocks_of(problem, trials):
         yield _results(problem, jobs, seed)
+
+
+def training_seed(study: Study, store: Store | None) -> int:
+    """Return the seed that a study's trainings come from.
+
+    On private data it comes of the secret in the database too, so that nobody without the database
+    can take the noise off. Whoever has no database has the study's own seed alone.
+    """
+    if store is None or store.secret is None or not is_private(study.problem):
+        return study.seed
+    return widened(study.seed, "secret", store.secret)
 
 
 def blocks_of(problem: Problem, trials: Sequence[Trial]) -> Iterator[list[Job]]:
@@ -51,7 +64,7 @@ def _results(problem: Problem, jobs: Sequence[Job], seed: int) -> list[Result]:
         short_of_memory = _out_of_memory(error)
         if len(jobs) == 1 and (problem.block == 1 or not short_of_memory):
             trial, repeat = jobs[0]
-            return [Result(trial.number, repeat, {}, reason_of(error))]
+            return [Result(trial.number, repeat, {}, reason_of(error, is_private(problem)))]
         if short_of_memory:
             problem = _with_block(problem, max(1, problem.block // 2))
             log = logging.getLogger("fedpareto")
@@ -100,8 +113,14 @@ def _out_of_memory(error: Exception) -> bool:
     return "out of memory" in str(error).lower() or "can't allocate" in str(error)
 
 
-def reason_of(error: Exception) -> str:
-    """Return one line that says why a training failed."""
+def reason_of(error: Exception, private: bool = False) -> str:
+    """Return one line that says why a training failed.
+
+    On private data it has nothing of the error's own words, which may tell of them.
+    """
+    if private:
+        what = "out of memory" if _out_of_memory(error) else type(error).__name__
+        return f"{what}; its message is left out, since it may tell of private data"
     lines = str(error).strip().splitlines() or ["no message"]
     if _out_of_memory(error):
         return f"out of memory, even trained alone: {lines[0]}"

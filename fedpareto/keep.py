@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedpareto.errors import FedparetoError, SettingError
-from fedpareto.evaluate import reason_of
+from fedpareto.evaluate import reason_of, training_seed
 from fedpareto.federation import Federation
 from fedpareto.files import write_whole
 from fedpareto.noise import derive
 from fedpareto.privacy import Guarantee
+from fedpareto.store import Store
 from fedpareto.study import Study
 
 if TYPE_CHECKING:
@@ -26,17 +27,20 @@ class Trained:
 
     settings: dict[str, Any]
     repeat: int
-    seed: int
+    seed: int | None  # None on private data: it would take the noise off
     module: nn.Module
     measures: dict[str, float]
     guarantee: Guarantee | None
 
 
-def train(study: Study, settings: Mapping[str, Any], repeat: int = 0) -> Trained:
+def train(
+    study: Study, settings: Mapping[str, Any], repeat: int = 0, store: Store | None = None
+) -> Trained:
     """Train a point as repeat number `repeat` of the study does, and return its model.
 
     The measures equal, bit for bit, those that the study stores for this repeat of a trial with
-    these settings, on the same kind of machine.
+    these settings, on the same kind of machine. On private data that takes the study's store, whose
+    secret the noise comes from; without it this is a training of its own, which costs privacy anew.
     """
     problem = study.problem
     if not isinstance(problem, Federation):
@@ -49,15 +53,16 @@ def train(study: Study, settings: Mapping[str, Any], repeat: int = 0) -> Trained
     missing = [name for name in problem.space.names if name not in settings]
     if missing:
         raise SettingError(f"settings: must hold every searched setting, found no {missing[0]!r}.")
-    seed = derive(study.seed, "repeat", repeat)
+    seed = derive(training_seed(study, store), "repeat", repeat)
     try:
         module, measures = problem.train(settings, seed)
     except FedparetoError:
         raise
     except Exception as error:
+        why = reason_of(error, problem.private)
         raise FedparetoError(
-            f"training must run to its end to keep a model, found {reason_of(error)}. Mend it, or "
-            "choose another trial."
+            f"training must run to its end to keep a model, found {why}. Mend it, or choose "
+            "another trial."
         ) from error
     diverged = measures["diverged_round"]
     if not math.isnan(diverged):
@@ -65,9 +70,9 @@ def train(study: Study, settings: Mapping[str, Any], repeat: int = 0) -> Trained
             f"training must converge to keep a model, found that it diverged in round "
             f"{diverged:.0f}. Choose another trial, or another repeat."
         )
-    return Trained(
-        dict(settings), repeat, seed, module, measures, problem.guarantee(dict(settings))
-    )
+    told = None if problem.private else seed
+    promised = problem.guarantee(dict(settings))
+    return Trained(dict(settings), repeat, told, module, measures, promised)
 
 
 def write_weights(trained: Trained, path: Path, about: Mapping[str, str]) -> Path:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from fedpareto import __version__
 from fedpareto.errors import SettingError, StoreError
-from fedpareto.evaluate import Evaluate, here
+from fedpareto.evaluate import Evaluate, here, training_seed
 from fedpareto.history import History
 from fedpareto.optimizers import ChoosesRepeats, Finishes, Psl
-from fedpareto.problem import Checks
+from fedpareto.problem import Checks, is_private
 from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.study import Study
@@ -48,10 +48,11 @@ def run(
         study.problem.check()
     store = Store.write(database(study, db), study.name, study.identity, study.repeats)
     try:
-        store.begin_session(__version__, study.budget)
+        store.begin_session(__version__, study.budget, is_private(study.problem))
+        seed = training_seed(study, store)
         while True:
             while trials := left(study, store):
-                for results in evaluate(study.problem, trials, study.seed):
+                for results in evaluate(study.problem, trials, seed):
                     store.record(results)
                     watch(store)
             if len(store) >= study.budget:

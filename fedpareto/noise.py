@@ -8,16 +8,32 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
 
+WIDE = 2**255  # seeds from here on are wide: they are secret, and none of them may be lost
+
+
 def derive(seed: int, *path: str | int) -> int:
-    """Return the seed, below 2^63, of the stream with this path."""
+    """Return the seed of the stream with this path: below 2^63, but wide from a wide seed."""
+    if seed >= WIDE:
+        return widened(seed, *path)
     text = "/".join([str(seed), *map(str, path)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def widened(seed: int, *path: str | int) -> int:
+    """Return a wide seed of the stream with this path, of 256 bits, which nobody can try out.
+
+    Noise from it takes all of them. torch's generator on a CPU takes 32: few enough to try, and
+    for two streams of many to be the same.
+    """
+    text = "/".join([str(seed), *map(str, path)])
+    return WIDE | int.from_bytes(hashlib.blake2b(text.encode(), digest_size=32).digest(), "big")
 
 
 def rng(seed: int, *path: str | int) -> np.random.Generator:
@@ -29,7 +45,7 @@ def stream(seed: int, *path: str | int, device: str = "cpu") -> torch.Generator:
     """Return a fresh torch generator for this path."""
     import torch
 
-    return torch.Generator(device).manual_seed(derive(seed, *path))
+    return torch.Generator(device).manual_seed(derive(seed, *path) % 2**63)
 
 
 @dataclass
@@ -60,7 +76,17 @@ class Noise:
         out = torch.empty(len(self.clients), size, device=self.device)
         generator = torch.Generator(self.device)
         for row, client in zip(out, self.clients, strict=True):
-            generator.manual_seed(derive(self.seed, "noise", self.round, int(client), self.draws))
-            getattr(row, fill)(generator=generator)
+            seed = derive(self.seed, "noise", self.round, int(client), self.draws)
+            if seed >= WIDE:
+                row.copy_(torch.from_numpy(_numbers(seed, size, fill)))
+            else:
+                getattr(row, fill)(generator=generator.manual_seed(seed))
         self.draws += 1
         return out
+
+
+def _numbers(seed: int, size: int, fill: str) -> NDArray[np.float32]:
+    """Return numbers [size] from a wide seed."""
+    draw = np.random.default_rng(seed)
+    drawn = draw.standard_normal if fill == "normal_" else draw.random
+    return drawn(size, dtype=np.float32)

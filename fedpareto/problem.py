@@ -53,7 +53,7 @@ class Problem(Protocol):
     alone. A row that could not be measured is nan; failures names the measures that, where finite,
     say why, each with its sentence.
 
-    A problem may be able to do more: see Knows, TellsOnTheWay and Checks.
+    A problem may be able to do more: see Knows, TellsOnTheWay, Checks and MayBePrivate.
     `fedpareto.testing.check_problem` checks all of it.
     """
 
@@ -121,6 +121,20 @@ class JoinsRepeats(Protocol):
     @property
     def repeats_at_once(self) -> int:
         """How many repeats, each with a seed of its own, are worth measuring in one call."""
+
+
+@runtime_checkable
+class MayBePrivate(Protocol):
+    """A problem that can say that it measures on private data."""
+
+    @property
+    def private(self) -> bool:
+        """Whether nothing may be told of a measurement but what noise hides."""
+
+
+def is_private(problem: Problem) -> bool:
+    """Say whether a problem measures on private data."""
+    return isinstance(problem, MayBePrivate) and problem.private
 
 
 def free_variable(problem: Problem) -> str | None:

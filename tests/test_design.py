@@ -104,6 +104,7 @@ def test_compare_searches_the_real_federation_by_training(study, fedpareto):
     ("sigma = [0.05, 1.0]", "sigma = 0.5", "mechanism.sigma must be a range to design within, found 0.5"),
     ("sigma = [0.05, 1.0]", "sigma = [0.0, 1.0]", "mechanism.sigma must start above 0, found 0"),
     ("learning_rate = 0.05", "learning_rate = [0.05, 0.5]", "training.learning_rate and mechanism.clipping_norm must be fixed"),
+    ("[privacy]", "[privacy]\nprivate_data = true", "privacy.private_data must be false, found true"),
 ])
 def test_what_a_design_needs_is_said(study, fedpareto, old, new, says):
     study.write_text(study.read_text().replace(old, new))

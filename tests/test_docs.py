@@ -102,6 +102,29 @@ def test_the_example_with_a_mechanism_of_ones_own_runs(fedpareto, tmp_path):
     assert fedpareto("run", ROOT / "examples" / "own_mechanism.toml", "--budget", 10, "--db", tmp_path / "own.db").status == 0
 
 
+def test_the_example_of_a_private_search_prints_the_sentence_that_it_explains(fedpareto, tmp_path):
+    """All that it explains but for the number, which is of eight trials: these are two."""
+    example = ROOT / "examples" / "private_search.toml"
+    (shown,) = re.findall(r"(?m)^#   (The search .*ε = )[\d.]+( at .*) \.\.\.$", example.read_text())
+    done = fedpareto("run", example, "--budget", 2, "--db", tmp_path / "private.db")
+    assert done.status == 0, done.err
+    assert re.search(rf"{re.escape(shown[0])}[\d.]+{re.escape(shown[1])}", done.out)
+
+
+def test_the_numbers_of_the_private_search_are_its_price():
+    """Its noise, cohort and rounds are fixed, so that its ε follows without a training."""
+    from fedpareto import load_study
+
+    example = ROOT / "examples" / "private_search.toml"
+    study = load_study(example)
+    point = {v.name: v.decode(0.5) for v in study.problem.space.variables}
+    found = study.problem.search_guarantee([point] * study.budget, study.repeats, study.budget, "drawn")
+    stated = found.statement().split(",")[0]
+    assert f"All of it together: {stated}" in example.read_text()
+    assert stated.split(" at ")[0] in (ROOT / "docs" / "privacy.md").read_text()
+    assert found.epsilon < 5
+
+
 def test_every_error_is_in_the_tree_at_the_head_of_its_file():
     from fedpareto import errors
 

@@ -44,12 +44,15 @@ def console() -> Console:
 def opened(study_file: Path, db: Path | None) -> tuple[Study, Store]:
     """Return a study, with the seed that its database was made with, and its open store."""
     from fedpareto.loop import database
+    from fedpareto.problem import is_private
     from fedpareto.store import Store
     from fedpareto.study import load_study
 
     store = Store.read(database(load_study(study_file), db))
     study = load_study(study_file, seed=store.identity["seed"])
     store.check(study.identity)
+    if is_private(study.problem):
+        store.check_noise()
     return study, store
 
 

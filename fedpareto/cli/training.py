@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from fedpareto.keep import Trained
     from fedpareto.report import Point, View
     from fedpareto.store import Store
+    from fedpareto.study import Study
     from fedpareto.trials import Trial
+
+
+UNCOUNTED = (
+    "It trained on private data once more, which what is stated of the search does not count."
+)
 
 
 @cli.command()
@@ -82,9 +88,9 @@ def train(
         if not as_json:
             rounds = f", {point.settings['rounds']} rounds" if "rounds" in point.settings else ""
             click.echo(f"training trial {point.trial}, repeat {repeat}{rounds}", err=True)
-        trained = train_point(study, point.settings, repeat)
+        trained = train_point(study, point.settings, repeat, store)
         model, card = write_model(seen, point, trained, row, path)
-        same = _compared(store, row, trained)
+        same = _compared(study, store, row, trained)
     if as_json:
         click.echo(json.dumps(_plain(point, trained, model, card)))
         return
@@ -146,13 +152,16 @@ def _check_output(path: Path, study_file: Path, database: Path) -> None:
         )
 
 
-def _compared(store: Store, row: Trial | None, trained: Trained) -> str:
+def _compared(study: Study, store: Store, row: Trial | None, trained: Trained) -> str:
     """Say whether the model is the one that its row was measured on."""
+    from fedpareto.problem import is_private
+
     if row is None or row.settings != trained.settings:
         return "The point lies on the way of its trial's run, which has no row of its own."
     stored = store.repeat_measures(row.number)
     if trained.repeat >= len(stored):
-        return f"The study has {len(stored)} repeats of this trial; this one is new."
+        new = f"The study has {len(stored)} repeats of this trial; this one is new."
+        return f"{new} {UNCOUNTED}" if is_private(study.problem) else new
     kept = stored[trained.repeat]
     differ = [
         name

@@ -15,8 +15,9 @@ from fedpareto.federation.columns import Columns
 from fedpareto.federation.data import load
 from fedpareto.federation.setup import Setup
 from fedpareto.federation.sizes import size_of
+from fedpareto.noise import widened
 from fedpareto.settings import fixed, largest, named
-from fedpareto.space import Values
+from fedpareto.space import Choice, Integer, Values, Variable
 
 if TYPE_CHECKING:
     from fedpareto.federation.block import Block
@@ -43,7 +44,7 @@ def traces(
 
     A block has one seed on a CPU; on a GPU, rows that repeat the same settings with other seeds
     join it. It is padded to a fixed number of settings, so that no row depends on how many there
-    are.
+    are. seeds are those of `row_seeds`.
     """
     rows_at_once, seeds_at_once = at_once(problem)
     if not _repeated(problem, values, seeds):
@@ -52,6 +53,29 @@ def traces(
         firsts = [seeds[rows[0]] for rows in grid]
         trace, _ = trained(problem, values, given, grid, firsts, along=along)
         yield grid.flatten(), trace
+
+
+def row_seeds(problem: Federation, values: Values, seeds: Sequence[int]) -> list[int]:
+    """Return the seed that each row's random numbers come from, [n], given that of its repeat.
+
+    Points of a repeat share it (common random numbers), unless data are private: the noise of two
+    trainings that share it could be taken off. Then each point has its own, from its settings, so
+    that the same point of the same repeat is the same training.
+    """
+    if not problem.private:
+        return list(seeds)
+    columns = [_written(v, values[v.name]) for v in problem.space.variables]
+    return [
+        widened(seed, "private", *(column[i] for column in columns)) for i, seed in enumerate(seeds)
+    ]
+
+
+def _written(variable: Variable, values: Sequence[Any]) -> list[str]:
+    """Return values of a variable as text, the same for equal values of whatever type."""
+    if isinstance(variable, Choice):
+        return [f"{variable.name}={variable.choices.index(value)}" for value in values]
+    kind = int if isinstance(variable, Integer) else float
+    return [f"{variable.name}={kind(value)!r}" for value in values]
 
 
 def trained(
@@ -113,6 +137,7 @@ def setup_of(problem: Federation, seed: int, along: bool = False) -> Setup:
         problem.server,
         problem.own_measures,
         along,
+        problem.private,
     )
 
 
@@ -151,8 +176,10 @@ def at_once(problem: Federation) -> tuple[int, int]:
 
     As many settings as the block has, less where they would not fit; on a GPU, then as many
     repeats as fit. On a CPU the figure follows from the study alone, so that every machine gives
-    the same bits.
+    the same bits. On private data every training stands alone, with random numbers of its own.
     """
+    if problem.private:
+        return 1, 1
     data = load(problem.data)
     size, _ = size_of(problem.widest, data.shape, data.classes)  # type: ignore[arg-type]
     one = 16 * size * slots(problem, ())

@@ -28,14 +28,18 @@ class Measure:
 
     help: str
     compute: Compute
+    # what it is computed from: settings alone; models, by their scores on the test data; costs,
+    # what rounds took; raw, what clients hold or withhold, or a training without noise
+    source: str
     reference: float | None = None
     # settings and other columns it is computed from, beside those of every study
     needs: tuple[str, ...] = ()
     proxy: str | None = None
     worst: str | None = None  # the measure for the worst client, where clients differ
-    known: bool = False  # follows from the settings alone, without training
     # costs of rounds that it is computed from; it is known where these follow from the settings
     figures: tuple[str, ...] = ()
+    # why it must not be shown where data are private and it does not follow from the settings
+    reason: str = "it depends on what clients hold or send, which no noise hides"
 
     def known_from(self, figures: Columns, columns: Columns) -> FloatArray:
         """Return the measure from figures at each row's own end, without a training."""
@@ -44,7 +48,7 @@ class Measure:
     def follows(self, columns: Columns, costs: Columns) -> bool:
         """Say whether it is known where these columns and figures are."""
         costs_known = bool(self.figures) and all(name in costs for name in self.figures)
-        if not (self.known or costs_known):
+        if not (self.source == "settings" or costs_known):
             return False
         return all(need in columns for need in self.needs)
 
@@ -103,25 +107,32 @@ _SENT = ("sigma", "clipping_norm")
 _UP = ("upload_bytes",)
 _DOWN = ("download_bytes",)
 
+_WITHHELD = "it is computed from values that clients withhold, which no noise hides"
+
 MEASURES: dict[str, Measure] = {
     "test_error": Measure(
         "share of test images classified wrongly by the final model",
         _last("error"),
         reference=1.0,
         worst="test_error_worst",
+        source="models",
     ),
     "test_loss": Measure(
         "mean cross-entropy of the final model on the test images",
         _last("loss"),
         worst="test_loss_worst",
+        source="models",
     ),
     "test_error_worst": Measure(
         "test error of the client whose share of the test images fares worst",
         _last("worst_error"),
         reference=1.0,
+        source="models",
     ),
     "test_loss_worst": Measure(
-        "test loss of the client whose share of the test images fares worst", _last("worst_loss")
+        "test loss of the client whose share of the test images fares worst",
+        _last("worst_loss"),
+        source="models",
     ),
     "utility_lost": Measure(
         "test error beyond that of the same training unprotected (Kang 2023, Eq. 7); "
@@ -129,6 +140,8 @@ MEASURES: dict[str, Measure] = {
         lambda trace, s: _last("error")(trace, s) - s["unprotected_error"],
         reference=1.0,
         needs=("unprotected_error",),
+        source="raw",
+        reason="it trains every point again without noise",
     ),
     "gu24_eq2": Measure(
         "leakage of randomization by Gu 2024, Eq. 2, with C = 1",
@@ -137,7 +150,7 @@ MEASURES: dict[str, Measure] = {
         ),
         needs=_SENT,
         proxy="Gu 2024, Eq. 2",
-        known=True,
+        source="settings",
     ),
     "kang23_eq13": Measure(
         "leakage of randomization, from 0 to 1, by Kang 2023, Eq. 13",
@@ -145,7 +158,7 @@ MEASURES: dict[str, Measure] = {
         reference=1.0,
         needs=_SENT,
         proxy="Kang 2023, Eq. 13",
-        known=True,
+        source="settings",
     ),
     "kang23_eq13_smooth": Measure(
         "the same without its kink: graded where Eq. 13 is 0",
@@ -153,7 +166,7 @@ MEASURES: dict[str, Measure] = {
         reference=1.0,
         needs=_SENT,
         proxy="Kang 2023, Eq. 13, smooth",
-        known=True,
+        source="settings",
     ),
     "kang23_eq15": Measure(
         "leakage of sparsification, from 0 to 1, by Kang 2023, Eq. 15, mean over clients",
@@ -162,6 +175,8 @@ MEASURES: dict[str, Measure] = {
         needs=("private_fraction",),
         proxy="Kang 2023, Eq. 15",
         worst="kang23_eq15_worst",
+        source="raw",
+        reason=_WITHHELD,
     ),
     "kang23_eq15_worst": Measure(
         "the same for the client that leaks most",
@@ -169,13 +184,15 @@ MEASURES: dict[str, Measure] = {
         reference=1.0,
         needs=("private_fraction",),
         proxy="Kang 2023, Eq. 15",
+        source="raw",
+        reason=_WITHHELD,
     ),
     "xiao25_eq7": Measure(
         "privacy budget by Xiao 2025, Eq. 7, the sampling rate multiplying",
         lambda _, s: xiao25_eq7(s["noise_multiplier"], s["rounds"], s["sample_ratio"], s["delta"]),
         needs=("noise_multiplier",),
         proxy="Xiao 2025, Eq. 7",
-        known=True,
+        source="settings",
     ),
     "xiao25_eq7_printed": Measure(
         "privacy budget by Xiao 2025, Eq. 7 as printed, the sampling rate dividing",
@@ -184,64 +201,75 @@ MEASURES: dict[str, Measure] = {
         ),
         needs=("noise_multiplier",),
         proxy="Xiao 2025, Eq. 7, as printed",
-        known=True,
+        source="settings",
     ),
     "epsilon": Measure(
         "true ε over all rounds, for the view, unit and δ of [privacy]",
         _column("epsilon"),
         needs=("epsilon",),
-        known=True,
+        source="settings",
     ),
     "epsilon_server": Measure(
         "true ε if the server sees each upload",
         _column("epsilon_server"),
         needs=("epsilon_server",),
-        known=True,
+        source="settings",
     ),
     "epsilon_secagg": Measure(
         "true ε if the server sees sums and knows who took part",
         _column("epsilon_secagg"),
         needs=("epsilon_secagg",),
-        known=True,
+        source="settings",
     ),
     "epsilon_release": Measure(
         "true ε if only models are seen and participation is secret",
         _column("epsilon_release"),
         needs=("epsilon_release",),
-        known=True,
+        source="settings",
     ),
     "upload_bytes": Measure(
-        "bytes sent by all clients over all rounds", _last("upload_bytes"), figures=_UP
+        "bytes sent by all clients over all rounds",
+        _last("upload_bytes"),
+        figures=_UP,
+        source="costs",
     ),
     "upload_bytes_per_round": Measure(
         "bytes sent by all clients in a round, mean over rounds",
         _per_round(_last("upload_bytes")),
         figures=_UP,
+        source="costs",
     ),
     "download_bytes": Measure(
-        "bytes received by all clients over all rounds", _last("download_bytes"), figures=_DOWN
+        "bytes received by all clients over all rounds",
+        _last("download_bytes"),
+        figures=_DOWN,
+        source="costs",
     ),
     "download_bytes_per_round": Measure(
         "bytes received by all clients in a round, mean over rounds",
         _per_round(_last("download_bytes")),
         figures=_DOWN,
+        source="costs",
     ),
     "size_ratio": Measure(
         "bytes sent, in units of the same uploads unprotected (Xiao 2025, Eq. 6)",
         _of_dense(_last("upload_bytes"), 4.0),
         reference=1.0,
         figures=_UP,
+        source="costs",
     ),
     "parameters_shared": Measure(
         "numbers a client sends in a round (Kang 2023, Eq. 16), mean over clients and rounds",
         _per_round(_last("shared")),
         worst="parameters_shared_worst",
         figures=("shared",),
+        source="costs",
     ),
     "parameters_shared_worst": Measure(
         "the same for the client of each round that sends most",
         _per_round(_last("shared_worst")),
         figures=("shared_worst",),
+        source="costs",
     ),
     "training_seconds": Measure(
         "seconds a client spends on training and protection over all rounds, by the cost model, "
@@ -249,36 +277,41 @@ MEASURES: dict[str, Measure] = {
         _last("seconds"),
         worst="training_seconds_worst",
         figures=("seconds",),
+        source="costs",
     ),
     "training_seconds_worst": Measure(
         "the same for the slowest client of each round",
         _last("seconds_worst"),
         figures=("seconds_worst",),
+        source="costs",
     ),
     "kang23_eq14": Measure(
         "seconds a client spends on training and encryption, mean over clients, and the server on "
         "adding (Kang 2023, Eq. 14), by the cost model",
         lambda trace, s: _last("seconds")(trace, s) + _last("server_seconds")(trace, s),
         figures=("seconds", "server_seconds"),
+        source="costs",
     ),
     "decryption_seconds": Measure(
         "seconds a client spends on decryption over all rounds, by the cost model, "
         "mean over clients",
         _last("reading_seconds"),
         figures=("reading_seconds",),
+        source="costs",
     ),
     "gu24_eq4": Measure(
         "rounds × seconds of a round (Gu 2024, Eq. 4): the slowest client's work and transfers, "
         "by the cost model",
         _last("round_seconds"),
         figures=("round_seconds",),
+        source="costs",
     ),
 }
 
 
 def own_measure(name: str) -> Measure:
     """Return the measure of the user's own that a dotted path names."""
-    return Measure(f"your own measure {name}", _last(name), worst=f"{name}@worst")
+    return Measure(f"your own measure {name}", _last(name), "models", worst=f"{name}@worst")
 
 
 def measures_of(own: Sequence[str] = ()) -> dict[str, Measure]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpareto.errors import SettingError
 from fedpareto.federation import blocks
 from fedpareto.federation.columns import epsilons, given_of
 from fedpareto.federation.known import known_costs
@@ -45,11 +46,13 @@ def measured(
     n = len(seeds)
     held, curves = _held(problem, values, seeds, on_the_way)
     names = measurable(problem, held)
+    check_shown(problem, {f"{name} after each round": name for name in {*on_the_way} - {*names}})
     out = {name: np.full(n, np.nan) for name in [*names, "diverged_round"]}
     longest = int(held["rounds"].max())
     way = {name: np.full((n, longest), np.nan) for name in on_the_way}
     given = given_of(problem, values, n)
-    for rows, trace in blocks.traces(problem, values, given, seeds, along=bool(on_the_way)):
+    own = blocks.row_seeds(problem, values, seeds)
+    for rows, trace in blocks.traces(problem, values, given, own, along=bool(on_the_way)):
         mine = {name: column[rows] for name, column in held.items()}
         for name, column in _ends(problem, trace, mine, names).items():
             out[name][rows] = column
@@ -61,16 +64,16 @@ def measured(
 
 def trained_point(
     problem: Federation,
-    settings: Mapping[str, Any],
+    values: Values,
     seed: int,
     observer: Observer | None = None,
     more: int = 0,
 ) -> tuple[State, dict[str, float]]:
-    """Train one point; return where it ended, and what `measured` says of it.
+    """Train one point, name → [1]; return where it ended, and what `measured` says of it.
 
-    more is how many clients an observer may force into a round beyond those drawn.
+    seed is its own (`blocks.row_seeds`). more is how many clients an observer may force into a
+    round beyond those drawn.
     """
-    values = {name: [settings[name]] for name in problem.space.names}
     held, _ = _held(problem, values, [seed])
     grid = np.zeros((1, 1), dtype=np.int64)
     given = given_of(problem, values, 1)
@@ -79,9 +82,26 @@ def trained_point(
     return state, {name: float(column[0]) for name, column in found.items()}
 
 
-def measurable(problem: Federation, held: Collection[str]) -> list[str]:
-    """Return the measures that these columns allow."""
-    return [name for name, m in problem.measures.items() if all(need in held for need in m.needs)]
+def measurable(problem: Federation, held: Measured) -> list[str]:
+    """Return the measures that these columns, name → [n], allow; of private data, those shown.
+
+    These are measures of the models, which noise protects, and what follows from settings alone.
+    """
+    found = {n: m for n, m in problem.measures.items() if all(need in held for need in m.needs)}
+    if not problem.private:
+        return list(found)
+    costs = known_costs(blocks.setup_of(problem, 0), held)
+    return [n for n, m in found.items() if m.source == "models" or m.follows(held, costs)]
+
+
+def check_shown(problem: Federation, left_out: Mapping[str, str]) -> None:
+    """Refuse measures, where asked → name, that private data must not show."""
+    for where, name in left_out.items() if problem.private else ():
+        raise SettingError(
+            f"{where}: must be of the models, or follow from the settings alone, with private_data "
+            f"= true, found {name}: {problem.measures[name].reason}. Choose another, such as "
+            "test_error."
+        )
 
 
 def _held(

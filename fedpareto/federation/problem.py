@@ -16,7 +16,6 @@ from fedpareto.federation.local import LocalStep, Sgd
 from fedpareto.federation.measures import Measure, measures_of
 from fedpareto.federation.models import Model
 from fedpareto.federation.servers import Average, ServerStep
-from fedpareto.federation.split import deal
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Mechanism
 from fedpareto.privacy import VIEWS, Guarantee, Privacy
@@ -70,9 +69,18 @@ class Federation:
         return fixed(self.model, largest)
 
     @property
+    def private(self) -> bool:
+        """Whether it trains on private data, so that nothing is told but what noise hides."""
+        return self.privacy.private_data
+
+    @property
     def free(self) -> str | None:
-        """The variable along which a run shows every smaller value: the rounds, if searched."""
-        return "rounds" if isinstance(self.training.rounds, Integer) else None
+        """The variable along which a run shows every smaller value: the rounds, if searched.
+
+        None on private data, where a shorter run is a training of its own, with noise of its own.
+        """
+        searched_rounds = isinstance(self.training.rounds, Integer)
+        return "rounds" if searched_rounds and not self.private else None
 
     @property
     def repeats_at_once(self) -> int:
@@ -98,7 +106,7 @@ class Federation:
         C is 1 where numbers are predicted.
         """
         data = load(self.data)
-        split, _ = deal(data.y_train, self.data, seed)
+        split = blocks.setup_of(self, seed).train_split()
         owner = np.repeat(np.arange(self.data.clients), split.sizes)
         table = np.zeros((self.data.clients, data.classes), dtype=np.int64)
         labels = np.zeros_like(owner) if data.numbers else data.y_train[split.order]
@@ -114,10 +122,13 @@ class Federation:
         return promises.promise(self, settings, view)
 
     def search_guarantee(
-        self, tried: Sequence[Mapping[str, Any]], repeats: int
+        self, tried: Sequence[Mapping[str, Any]], repeats: int, budget: int, chosen: str
     ) -> Guarantee | None:
-        """Return what a search promises that trains each of these points so many times."""
-        return promises.search_promise(self, tried, repeats)
+        """Return what a search promises that trains each of these points so many times.
+
+        chosen says how it comes by its points, see `privacy.CHOSEN`.
+        """
+        return promises.search_promise(self, tried, repeats, budget, chosen)
 
     def known(self, values: Values, names: Sequence[str] | None = None) -> Measured:
         """Return the measures that follow from the settings alone, name → [n].
@@ -161,8 +172,10 @@ class Federation:
         """
         from fedpareto.federation.keeping import kept_model
 
-        state, measures = measuring.trained_point(self, settings, seed, observer, more)
-        module = kept_model(blocks.setup_of(self, seed), self._model_of(settings), state)
+        values = {name: [settings[name]] for name in self.space.names}
+        (own,) = blocks.row_seeds(self, values, [seed])
+        state, measures = measuring.trained_point(self, values, own, observer, more)
+        module = kept_model(blocks.setup_of(self, own), self._model_of(settings), state)
         return module, measures
 
     def module(self, settings: Mapping[str, Any], seed: int = 0) -> nn.Module:

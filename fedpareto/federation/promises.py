@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedpareto.contract import Seen
 from fedpareto.federation.columns import Columns, columns_of, contract_of
-from fedpareto.privacy import Guarantee, guarantee, selection_guarantee
+from fedpareto.privacy import Guarantee, guarantee, random_number_note, selection_guarantee
+from fedpareto.settings import searched
+from fedpareto.space import Choice, Variable
 
 if TYPE_CHECKING:
     from fedpareto.federation.problem import Federation
@@ -30,16 +34,57 @@ def promise(
 
 
 def search_promise(
-    problem: Federation, tried: Sequence[Mapping[str, Any]], repeats: int
+    problem: Federation,
+    tried: Sequence[Mapping[str, Any]],
+    repeats: int,
+    budget: int,
+    chosen: str,
 ) -> Guarantee | None:
-    """Return what a search promises that trains each of these points so many times."""
-    values = {name: [s[name] for s in tried] for name in problem.space.names}
-    columns = columns_of(problem, values, len(tried), views=())
-    seen = _seen(problem, columns, problem.privacy.view)
-    if seen is None:
+    """Return what a search promises that trains each of these points so many times.
+
+    An adaptive one is priced as a whole budget of the worst point that it could have chosen: which
+    it chose is itself told by the data.
+    """
+    corners = corners_of(problem)
+    adaptive = chosen == "adaptive"
+    terms = _terms_of(problem, [*tried, *corners] if adaptive else tried)
+    if terms is None:
         return None
-    terms = seen.terms(columns["rounds"])
-    return selection_guarantee(problem.privacy, **terms, trials=len(tried), repeats=repeats)
+    trials = max(budget, len(tried)) if adaptive else len(tried)
+    privacy = problem.privacy
+    found = selection_guarantee(privacy, **terms, trials=trials, repeats=repeats, chosen=chosen)
+    every = _terms_of(problem, corners) if chosen == "drawn" else None
+    if every is None:
+        return found
+    note = random_number_note(privacy, **every, trials=trials, repeats=repeats)
+    return replace(found, notes=found.notes + note)
+
+
+def corners_of(problem: Federation) -> list[dict[str, Any]]:
+    """Return the corners of the search space: each end of what noise, cohort or rounds depend on.
+
+    These are the sample ratio, the rounds and every variable of the mechanism and the model, each
+    choice in turn; what else is searched stands in its middle.
+    """
+    parts = (problem.mechanism, problem.model)
+    names = {"sample_ratio", "rounds"} | {v.name for part in parts for v in searched(part)}
+    ends = [_ends(v) if v.name in names else [v.decode(0.5)] for v in problem.space.variables]
+    return [
+        dict(zip(problem.space.names, corner, strict=True)) for corner in itertools.product(*ends)
+    ]
+
+
+def _ends(variable: Variable) -> Sequence[Any]:
+    """Return both ends of a range, or every choice."""
+    return variable.choices if isinstance(variable, Choice) else (variable.low, variable.high)
+
+
+def _terms_of(problem: Federation, points: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return what an accountant needs of points; None unless noise hides every one."""
+    values = {name: [s[name] for s in points] for name in problem.space.names}
+    columns = columns_of(problem, values, len(points), views=())
+    seen = _seen(problem, columns, problem.privacy.view)
+    return None if seen is None else seen.terms(columns["rounds"])
 
 
 def _seen(problem: Federation, columns: Columns, view: str) -> Seen | None:

@@ -9,6 +9,7 @@ from fedpareto.contract import Round, cohort
 from fedpareto.errors import ModelError, SettingError
 from fedpareto.federation.blocks import device_of
 from fedpareto.federation.data import load
+from fedpareto.federation.measuring import check_shown, measurable
 from fedpareto.federation.setup import seeded
 from fedpareto.federation.sizes import size_of
 from fedpareto.federation.split import deal
@@ -34,6 +35,7 @@ def check_settings(problem: Federation) -> None:
         )
     _check_sums(problem)
     _check_epsilon(problem)
+    check_shown(problem, _objectives_of(problem, "raw"))
 
 
 def _check_sums(problem: Federation) -> None:
@@ -109,6 +111,7 @@ def check_parts(problem: Federation) -> None:
             "it narrower."
         )
     _check_labels(problem, data.numbers)
+    _check_costs(problem)
     deal(data.y_train, problem.data, 0)
     module = seeded(lambda: problem.widest.build(data.shape, data.classes), 0)
     stack_of(problem.widest, module, data.shape, data.classes)
@@ -132,6 +135,23 @@ def _check_labels(problem: Federation, numbers: bool) -> None:
                 f"objectives.{o.name}: must not count wrong classes where labels are floats to "
                 f"predict, found {o.measure}. Use test_loss, or a measure of your own."
             )
+
+
+def _check_costs(problem: Federation) -> None:
+    """Refuse costs as objectives where data are private and costs depend on them."""
+    costs = _objectives_of(problem, "costs")
+    if not problem.private or not costs:
+        return
+    values = {v.name: [v.decode(0.5)] for v in problem.space.variables}
+    shown = measurable(problem, problem.columns(values, 1, views=()))
+    check_shown(problem, {where: name for where, name in costs.items() if name not in shown})
+
+
+def _objectives_of(problem: Federation, source: str) -> dict[str, str]:
+    """Return the objectives whose measures come from this source, where → measure."""
+    known = problem.measures
+    asked = [o for o in problem.objectives if o.measure in known]
+    return {f"objectives.{o.name}": o.measure for o in asked if known[o.measure].source == source}
 
 
 def _check_own(problem: Federation, module: nn.Module) -> None:

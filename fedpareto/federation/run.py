@@ -61,11 +61,14 @@ def one_round(
             updates = trained.values[s]
             if observer is not None:
                 updates = observer.updates(s, t, asked, updates)
-            too_long = _too_long(updates, began.models[s])
-            wild[s] |= (too_long & takes_part).any(1)
-            stray = too_long & ~takes_part
-            if bool(stray.any()):  # who is absent must not spoil the sums
-                updates = updates.masked_fill(stray[:, :, None], 0.0)
+            if block.setup.private:
+                updates = _finite(updates)
+            else:
+                too_long = _too_long(updates, began.models[s])
+                wild[s] |= (too_long & takes_part).any(1)
+                stray = too_long & ~takes_part
+                if bool(stray.any()):  # who is absent must not spoil the sums
+                    updates = updates.masked_fill(stray[:, :, None], 0.0)
             upload = protect(block, began, s, t, asked, updates, came[s])
             if observer is not None:
                 observer.uploads(s, t, asked, takes_part, upload)
@@ -81,6 +84,8 @@ def one_round(
         if noise is not None:
             sums[s] += noise
     state = step(block, state, aggregate(block, sums, cohorts, came))
+    if block.setup.private:  # that a training failed is told, so it must follow from models alone
+        wild = ~torch.isfinite(state.models).all(2)
     if observer is not None:
         observer.sums(t, sums, cohorts)
         observer.models(t, state.models)
@@ -109,6 +114,15 @@ def _too_long(updates: Tensor, models: Tensor) -> Tensor:
     length: Tensor = torch.linalg.vector_norm(updates, dim=2)
     most: Tensor = DIVERGED * (1 + torch.linalg.vector_norm(models, dim=1))
     return ~(length <= most[:, None])
+
+
+def _finite(updates: Tensor) -> Tensor:
+    """Return updates [R,M,P] with zeros for a client whose own is not finite.
+
+    No clipping bounds such an update: it would show in the model whatever noise is added.
+    """
+    there = torch.isfinite(updates).all(2, keepdim=True)
+    return torch.where(there, updates, torch.zeros_like(updates))
 
 
 def _shown(

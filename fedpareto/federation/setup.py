@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from fedpareto.federation.training import Training
 
 
+FIXED_SPLIT = 0  # the seed of the split of private data, the same in every training
+
+
 @dataclass(frozen=True)
 class Setup:
     """What all federations of one repeat share."""
@@ -38,6 +41,9 @@ class Setup:
     server: ServerStep = field(default_factory=Average)
     measures: tuple[str, ...] = ()  # of the user's own, package.module:function, also with @worst
     along: bool = False  # whether these are measured after every round, and not only at the end
+    # whether data are private: then their split is the same in every training, since a client is
+    # hidden only as one client, and nothing is told but what noise hides
+    private: bool = False
 
     @property
     def data(self) -> Dataset:
@@ -47,13 +53,18 @@ class Setup:
     def clients(self) -> int:
         return self.where.clients
 
+    @property
+    def split_seed(self) -> int:
+        """The seed by which the data are dealt."""
+        return FIXED_SPLIT if self.private else self.seed
+
     def train_split(self) -> Split:
         """Deal the training images to the clients."""
-        return deal(self.data.y_train, self.where, self.seed)[0]
+        return deal(self.data.y_train, self.where, self.split_seed)[0]
 
     def test_split(self) -> Split:
         """Deal the test images to the clients, in the proportions of their training images."""
-        _, drawn = deal(self.data.y_train, self.where, self.seed)
+        _, drawn = deal(self.data.y_train, self.where, self.split_seed)
         return SPLITS[self.where.split](self.data.y_test, self.where, drawn)
 
     def module(self, model: Model) -> nn.Module:
@@ -85,5 +96,5 @@ def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
     import torch
 
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(seed % 2**63)
         return build()

@@ -11,10 +11,11 @@ from fedpareto.privacy.leakage import (
     xiao25_eq7,
 )
 from fedpareto.privacy.plan import Planned, plan
-from fedpareto.privacy.selection import selection_guarantee
+from fedpareto.privacy.selection import CHOSEN, random_number_note, selection_guarantee
 from fedpareto.privacy.statement import Guarantee, check, guarantee, rounded_up
 
 __all__ = [
+    "CHOSEN",
     "VIEWS",
     "Guarantee",
     "Planned",
@@ -29,6 +30,7 @@ __all__ = [
     "kang23_eq15_exact",
     "noise_for",
     "plan",
+    "random_number_note",
     "rounded_up",
     "selection_guarantee",
     "xiao25_eq7",

@@ -1,8 +1,11 @@
 """What the search itself costs: every candidate trained on private data, and one chosen.
 
 A study trains a fixed number of candidates and shows them all, so the costs of their trainings add
-up. Had the number been drawn at random and the best alone been shown, choosing would cost little
-(Liu and Talwar 2019; Papernot and Steinke 2022); that ε is given beside it.
+up. That holds for costs that were known beforehand: where a candidate is chosen by what earlier
+ones showed, each counts as the worst that could have been chosen. Had candidates been drawn
+independently, their number at random, and the best alone been shown, choosing would cost little
+(Liu and Talwar 2019; Papernot and Steinke 2022); where they were drawn so, that ε is given beside
+it.
 """
 
 from __future__ import annotations
@@ -21,6 +24,10 @@ from fedpareto.settings import Rule, checked
 from fedpareto.space import FloatArray
 
 # How the number of trainings might be drawn, each with the shape that dp-accounting asks for.
+# How a search comes by its points: by what earlier ones showed, by a list made without looking at
+# results, or by independent draws from one distribution.
+CHOSEN = ("adaptive", "listed", "drawn")
+
 SHAPES = {"Poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
 
 
@@ -38,50 +45,54 @@ def selection_guarantee(
     view: str | None = None,
     noise_last: bool = True,
     centred: bool = True,
+    chosen: str = "listed",
 ) -> Guarantee:
     """Return the promise of a whole search: so many trials, each trained `repeats` times.
 
-    Arrays hold one entry a candidate. All are priced as the worst of each: the least noise for its
-    clipping norm, the largest cohort, the most rounds, so the ε is an upper bound.
+    Arrays hold one entry a candidate, or, of an adaptive search, one for each that could have been
+    chosen. All are priced as the worst of each: the least noise for its clipping norm, the largest
+    cohort, the most rounds, so the ε is an upper bound.
     """
     for name, value in (("trials", trials), ("repeats", repeats)):
         checked(name, value, int, Rule(at_least=1))
-    given = terms(
-        privacy, noise, clipping_norm, cohort, clients, rounds, sampling, view, noise_last, centred
-    )
+    if chosen not in CHOSEN:
+        raise SettingError(f"chosen: must be one of {', '.join(CHOSEN)}, found {chosen!r}.")
+    rest = (sampling, view, noise_last, centred)
+    given = terms(privacy, noise, clipping_norm, cohort, clients, rounds, *rest)
     candidates = np.broadcast(given.z, given.ratio, given.rounds).size
-    if trials < candidates:
+    if chosen == "listed" and trials < candidates:
         raise SettingError(
             f"trials: must count each of the {candidates} candidates, found {trials}."
         )
-    trainings = trials * repeats
-    T = int(np.max(given.rounds))
-    ratio = float(np.max(given.ratio))
-    z = float(np.min(given.z))
-    worst = replace(given, z=_one(z), ratio=_one(ratio), rounds=_one(T))
+    worst = _worst(given)
+    T = int(worst.rounds)
     m = float(np.max(np.asarray(cohort)))
     # the noise of each client, in clipping norms, that makes this z
-    unit = terms(privacy, 1.0, 1.0, m, clients, T, sampling, given.view, noise_last, centred)
-    s = z / float(unit.z)
+    s = float(worst.z) / float(terms(privacy, 1.0, 1.0, m, clients, T, *rest).z)
     whole = guarantee(
         privacy,
         noise=s,
         clipping_norm=1.0,  # s is counted in clipping norms
         cohort=m,
         clients=clients,
-        rounds=T * trainings,
+        rounds=T * trials * repeats,
         sampling=sampling,
-        view=given.view,
+        view=worst.view,
         noise_last=noise_last,
         centred=centred,
     )
-    notes = (
-        f"It counts {trials} trials × {repeats} trainings × {T} rounds on private data, each "
-        "priced as the worst: a fixed number of candidates, all of them shown, costs what their "
-        "trainings cost together.",
-        *_at_random(worst, trainings, clients, m),
-    )
-    return replace(whole, notes=notes + whole.notes)
+    note = f"It counts {trials} trials × {repeats} trainings × {T} rounds on private data, each "
+    if chosen == "adaptive":
+        note += (
+            "priced as the worst point of the search space, because which points are trained "
+            "depends on what earlier ones showed; a narrower range costs less."
+        )
+    else:
+        note += (
+            "priced as the worst of them: a fixed number of candidates, all of them shown, costs "
+            "what their trainings cost together."
+        )
+    return replace(whole, notes=(note, *whole.notes))
 
 
 def selection_epsilon(
@@ -153,22 +164,39 @@ def _training(worst: Terms, clients: int, cohort: float) -> tuple[Any, Any]:
     return dp_accounting.GaussianDpEvent(float(worst.own())), relation.ADD_OR_REMOVE_ONE
 
 
-def _at_random(worst: Terms, trainings: int, clients: int, cohort: float) -> tuple[str, ...]:
-    """Say what a random number of trainings would have cost; nothing where it says nothing new.
+def random_number_note(
+    privacy: Privacy, trials: int, repeats: int, **given: Any
+) -> tuple[str, ...]:
+    """Say what a random number of trials would have cost; nothing where it says nothing new.
 
-    In the other views every training is seen, whether it is chosen or not.
+    given is what `terms` takes, one entry for each point that could have been drawn. A trial is all
+    of its trainings. In the other views every training is seen, whether it is chosen or not.
     """
-    if worst.view != "release" or float(worst.z) == 0 or trainings == 1:
+    worst = _worst(terms(privacy, **given))
+    if worst.view != "release" or float(worst.z) == 0 or trials == 1:
         return ()
-    strictest = replace(worst, delta=_one(float(np.min(worst.delta))))
+    whole = replace(worst, rounds=worst.rounds * repeats)
+    m = float(np.max(given["cohort"]))
     best, name = min(
-        (random_selection_epsilon(strictest, trainings, clients, cohort, shape), name)
+        (random_selection_epsilon(whole, trials, given["clients"], m, shape), name)
         for name, shape in SHAPES.items()
     )
     return (
-        f"Had the number of trainings been random ({name}, mean {trainings}) and only the best "
-        f"model been shown, ε = {rounded_up(best)} (dp-accounting, Rényi), "
-        "if the score it is chosen by does not look at private data again.",
+        f"Had the number of trials been random ({name}, mean {trials}) and only the best model "
+        f"been shown, ε = {rounded_up(best)} (dp-accounting, Rényi; Papernot and Steinke 2022): "
+        "points are independent draws here, each priced as the worst that can be drawn. The score "
+        "that it is chosen by must not look at private data again.",
+    )
+
+
+def _worst(given: Terms) -> Terms:
+    """Return the least noise, the largest share, the most rounds and the least δ of some terms."""
+    return replace(
+        given,
+        z=_one(np.min(given.z)),
+        ratio=_one(np.max(given.ratio)),
+        rounds=_one(np.max(given.rounds)),
+        delta=_one(np.min(given.delta)),
     )
 
 

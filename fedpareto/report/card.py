@@ -36,9 +36,10 @@ def write_model(
         "study": seen.study.name,
         "trial": str(point.trial),
         "repeat": str(trained.repeat),
-        "seed": str(trained.seed),
         "fedpareto": __version__,
     }
+    if trained.seed is not None:
+        about["seed"] = str(trained.seed)
     write_weights(trained, path, about)
     card_path = path.with_suffix(".md")
     text = card(seen, point, trained, row, hashlib.sha256(path.read_bytes()).hexdigest())

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedpareto import __version__
 from fedpareto.federation import MEASURES
-from fedpareto.problem import Objective
+from fedpareto.problem import Objective, is_private
 from fedpareto.report.caveats import HIDDEN, LOOKS_ON, NEIGHBOUR, not_guaranteed
 from fedpareto.report.paper import (
     Html,
@@ -27,6 +27,7 @@ from fedpareto.report.paper import (
 )
 from fedpareto.report.points import Point, View, by_budget, pick, split_table
 from fedpareto.report.privacy import (
+    NO_SPLIT,
     epsilon_heading,
     epsilon_text,
     promises,
@@ -137,9 +138,8 @@ def _data(seen: View) -> Html:
         "The study says that the search trained on public or made-up data, not on the data to be "
         "protected."
     )
-    terms = terms_of(seen)
-    if terms is not None and terms.private_data:
-        whose = "The search trained on private data, and its price is stated below."
+    if is_private(seen.study.problem):
+        whose = f"The search trained on private data, and its price is stated below. {NO_SPLIT}"
     what = (
         f"{data['name']}, dealt to {data['clients']:,} clients: {dealt}; "
         f"share used {data['share']:g}.{held}"
@@ -177,8 +177,7 @@ def _searched(seen: View) -> Html:
     ran = (
         f"{optimizer['name']}{how} proposed {seen.evaluations} trials, {len(seen.failed)} of which "
         f"failed, of a budget of {study.budget}; each was trained {_times(seen)}, seed "
-        f"{study.seed}. Repeats differ in split, start, mini-batches and noise; "
-        "repeat r of every trial has the same."
+        f"{study.seed}. {_drawn(seen)}"
     )
     fixed = {
         f"{part}.{k}": v
@@ -191,6 +190,19 @@ def _searched(seen: View) -> Html:
         values = ", ".join(f"{k} = {v}" for k, v in fixed.items())
         parts.append(paragraph(f"Held fixed: {values}.", "note"))
     return section("What was searched", *parts)
+
+
+def _drawn(seen: View) -> str:
+    """Say what trainings share of their random numbers."""
+    if is_private(seen.study.problem):
+        return (
+            "The split is the same in every training; start, cohorts, mini-batches and noise are "
+            "each training's own, from the seed and a secret in the database."
+        )
+    return (
+        "Repeats differ in split, start, mini-batches and noise; repeat r of every trial has the "
+        "same."
+    )
 
 
 def _times(seen: View) -> str:
@@ -321,7 +333,9 @@ def _choice(seen: View, point: Point | None, why: str) -> Html:
 
 def _guarantee(seen: View, point: Point | None) -> Html:
     """Return what is promised of the choice and of the search."""
-    lines = [] if point is None else [*promises(seen, point), *search_cost(seen)]
+    lines = [] if point is None else promises(seen, point)
+    if lines or is_private(seen.study.problem):
+        lines = [*lines, *search_cost(seen)]
     return section("The guarantee, and what it rests on", bullets(lines or ["None is stated."]))
 
 

@@ -18,9 +18,10 @@ from typing import Any
 from fedpareto import __version__
 from fedpareto.federation.measures import MEASURES
 from fedpareto.privacy import VIEWS, rounded_up
+from fedpareto.problem import is_private
 from fedpareto.report.figures import MOST_CLIENTS
 from fedpareto.report.points import Deals, Point, View, split_table
-from fedpareto.report.privacy import SEEN_BY, headline, statements, terms_of
+from fedpareto.report.privacy import NO_SPLIT, SEEN_BY, headline, statements, terms_of
 from fedpareto.report.text import column, package_versions, proxies, summary
 from fedpareto.space import Choice
 from fedpareto.study.write import fixed_study, to_toml
@@ -95,6 +96,7 @@ def page_data(seen: View) -> dict[str, Any]:
         "why": seen.why,
         "split": None if split is None else split[:MOST_CLIENTS].tolist(),
         "clients": None if split is None else len(split),
+        "noSplit": NO_SPLIT if is_private(seen.study.problem) else "",
         "file": to_toml(seen.study.description) if seen.study.description else "",
         "template": _template(seen),
         "studyFile": seen.study.path.name if seen.study.path else "study.toml",

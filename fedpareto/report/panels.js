@@ -301,7 +301,8 @@ function drawFailed() {
 }
 
 function drawSplit() {
-  byId("split").hidden = !data.split;
+  byId("split").hidden = !data.split && !data.noSplit;
+  byId("split-words").textContent = data.noSplit;
   if (!data.split) return;
   const tones = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866", "#44bb99", "#9999cc"];
   const box = byId("shares"), most = Math.max(...data.split.map((row) => row.reduce((a, b) => a + b, 0))), marks = [];

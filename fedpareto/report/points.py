@@ -15,7 +15,7 @@ from fedpareto.errors import DataError, SettingError, did_you_mean
 from fedpareto.front import hypervolume, knee, nondominated
 from fedpareto.history import History
 from fedpareto.noise import derive
-from fedpareto.problem import Knows, Objective, feasible, reference
+from fedpareto.problem import Knows, Objective, feasible, is_private, reference
 from fedpareto.space import FloatArray
 from fedpareto.study import Study
 from fedpareto.trials import Trial, known_of
@@ -299,10 +299,10 @@ def _least(seen: View) -> str:
 def split_table(seen: View) -> NDArray[np.int64] | None:
     """Return how many examples of each class each client holds in the first repeat, [K,C].
 
-    None where the problem deals no data, or these cannot be read.
+    None where the problem deals no data, or these are private or cannot be read.
     """
     problem = seen.study.problem
-    if not isinstance(problem, Deals):
+    if not isinstance(problem, Deals) or is_private(problem):
         return None
     try:
         return problem.split_table(derive(seen.study.seed, "repeat", 0))

@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from fedpareto.optimizers import Grid, Optimizer, Random
 from fedpareto.privacy import VIEWS, Guarantee, Privacy, rounded_up
+from fedpareto.problem import is_private
 from fedpareto.report.points import Point, View
 
 SEEN_BY = {
@@ -28,9 +30,35 @@ class Promises(Protocol):
         """Return what these settings promise in a view (that of the terms), if anything."""
 
     def search_guarantee(
-        self, tried: Sequence[Mapping[str, Any]], repeats: int
+        self, tried: Sequence[Mapping[str, Any]], repeats: int, budget: int, chosen: str
     ) -> Guarantee | None:
-        """Return what a search promises that trained each of these settings so many times."""
+        """Return what a search promises that trained each of these settings so many times.
+
+        chosen says how it came by its points: see `fedpareto.privacy.CHOSEN`.
+        """
+
+
+SEEDED = (
+    "The noise is simulated: it comes from a seed{and_secret}, and whoever knows it can take the "
+    "noise off. A deployment must draw its noise from the system's secure randomness, fresh for "
+    "every client and round, and keep none of it."
+)
+ALL_OF_IT = (
+    "This is what holds for all that the search shows, the chosen model included: the ε of one "
+    "training holds only where nothing of the others is shown."
+)
+NOT_TESTED = (
+    "It covers the data that clients train on. Scores are computed on the test data as they are, "
+    "which it does not cover."
+)
+DATABASE = (
+    "Noise and cohorts come from a secret in the study's database beside the seed: keep the "
+    "database as private as the data."
+)
+NO_SPLIT = (
+    "Who holds what is left out: how many examples a client holds is private, and no noise hides "
+    "it."
+)
 
 
 def terms_of(seen: View) -> Privacy | None:
@@ -66,9 +94,21 @@ def epsilon_text(value: float | None) -> str:
 
 def statements(seen: View) -> list[str]:
     """Return what is promised of the recommended point, of the search, and what to beware of."""
-    if headline(seen) is None or seen.recommended is None:
+    terms = terms_of(seen)
+    if terms is None:
         return []
-    return [*promises(seen, seen.recommended), *search_cost(seen)]
+    point = seen.recommended
+    if point is None:  # what was shown of private data has its price all the same
+        return search_cost(seen) if terms.private_data else []
+    return [*promises(seen, point), *search_cost(seen), *_simulated(seen, point)]
+
+
+def _simulated(seen: View, point: Point) -> list[str]:
+    """Say, where noise is added, that it comes from a seed and what that means."""
+    if guarantee_of(seen, point) is None:
+        return []
+    secret = " and a secret in the database" if is_private(seen.study.problem) else ""
+    return [SEEDED.format(and_secret=secret)]
 
 
 def promises(seen: View, point: Point) -> list[str]:
@@ -100,14 +140,28 @@ def search_cost(seen: View) -> list[str]:
             "If it trains on private data, say so with private_data = true in [privacy]."
         ]
     tried = [p.settings for p in seen.points] + [t.settings for t in seen.failed]
-    cost = problem.search_guarantee(tried, seen.study.repeats)
+    if not tried:
+        return []
+    study = seen.study
+    cost = problem.search_guarantee(tried, study.repeats, study.budget, chosen_by(study.optimizer))
     if cost is None:
         return [
             "The search trained on private data with no known bound: "
             "what it shows is protected by nothing."
         ]
     together = f"The search trained on private data. All of it together: {cost.statement()}"
-    return [together, *cost.notes]
+    return [together, ALL_OF_IT, *cost.notes, NOT_TESTED, DATABASE]
+
+
+def chosen_by(optimizer: Optimizer) -> str:
+    """Say how an optimizer comes by its points, as `fedpareto.privacy.CHOSEN` names it.
+
+    Those that we know not to look at results are listed here; any other may look. The points of a
+    Sobol sequence or a grid depend on one another, so they are no independent draws.
+    """
+    if type(optimizer) is Random:
+        return "drawn" if optimizer.sequence == "uniform" else "listed"
+    return "listed" if type(optimizer) is Grid else "adaptive"
 
 
 def as_data(seen: View) -> dict[str, Any]:

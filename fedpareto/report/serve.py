@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto.errors import FedparetoError, SettingError
+from fedpareto.problem import is_private
 from fedpareto.report.page import as_json, page, page_data
 from fedpareto.report.paper import Html, paragraph, sheet
 from fedpareto.report.points import View, view
@@ -76,6 +77,8 @@ class Live:
     def _view(self, store: Store) -> View:
         study = load_study(self._study_file, seed=store.identity["seed"])
         store.check(study.identity)
+        if is_private(study.problem):
+            store.check_noise()
         return view(study, store.trials())
 
     def _show(self, seen: View | None, waiting: str) -> None:

@@ -45,6 +45,9 @@ MIGRATIONS = [
     ALTER TABLE repeats ADD COLUMN curves TEXT;  -- JSON: measure → its value after 1, 2, … rounds
     ALTER TABLE sessions ADD COLUMN ended TEXT;  -- why it ended before its budget, if it did
     """,
+    """
+    ALTER TABLE study ADD COLUMN secret TEXT;    -- of the noise on private data
+    """,
 ]
 
 

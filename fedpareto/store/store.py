@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import secrets
 import sqlite3
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -86,7 +87,8 @@ class Store:
             migrate(self._db)
             if not self._db.execute("SELECT 1 FROM study").fetchone():
                 self._db.execute(
-                    "INSERT INTO study VALUES (?, ?, ?)", (name, json.dumps(identity), repeats)
+                    "INSERT INTO study VALUES (?, ?, ?, NULL)",
+                    (name, json.dumps(identity), repeats),
                 )
 
     @contextlib.contextmanager
@@ -211,10 +213,34 @@ class Store:
         rows = self._rows("SELECT curves FROM repeats WHERE trial = ? ORDER BY repeat", trial)
         return [read_curves(text) for (text,) in rows]
 
-    def begin_session(self, version: str, budget: int) -> None:
-        """Note that a run starts."""
+    @property
+    def secret(self) -> str | None:
+        """What the noise of trainings on private data comes from, beside the study's seed.
+
+        None before the first of them, and in older databases.
+        """
+        if "secret" not in [row[1] for row in self._rows("PRAGMA table_info(study)")]:
+            return None
+        found = self._rows("SELECT secret FROM study")[0][0]
+        return None if found is None else str(found)
+
+    def check_noise(self) -> None:
+        """Refuse trainings on private data that shared their noise: no ε is true of them."""
+        if self.secret is None and self.trainings():
+            raise StoreError(
+                f"{self.path}: must hold trainings on private data that each have noise of their "
+                "own, found those of an older fedpareto, which share it: what is stated of them "
+                "would not be true. Train anew, in another database: --db."
+            )
+
+    def begin_session(self, version: str, budget: int, private: bool = False) -> None:
+        """Note that a run starts; the first on private data draws the secret of its noise."""
+        if private:
+            self.check_noise()
         started = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
         with self._transaction():
+            if private and self.secret is None:
+                self._db.execute("UPDATE study SET secret = ?", (secrets.token_hex(32),))
             self._db.execute(
                 "INSERT INTO sessions VALUES (?, 0, ?, ?, NULL)", (started, version, budget)
             )

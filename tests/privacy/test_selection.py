@@ -10,6 +10,7 @@ from fedpareto.errors import SettingError
 from fedpareto.privacy.accounting import SAMPLINGS, VIEWS, Privacy, epsilon, terms
 from fedpareto.privacy.gaussian import gaussian_epsilon
 from fedpareto.privacy.selection import (
+    random_number_note,
     random_selection_epsilon,
     selection_epsilon,
     selection_guarantee,
@@ -30,7 +31,7 @@ def test_trials_compose_as_so_many_more_rounds(view: str, sampling: str) -> None
     assert whole.epsilon == pytest.approx(float(longer), rel=1e-3)
     assert whole.rounds == 600
     assert "10 trials × 3 trainings × 20 rounds" in whole.notes[0]
-    assert any("random" in note for note in whole.notes) == (view == "release")
+    assert not any("random" in note for note in whole.notes)
 
 
 def test_candidates_are_priced_as_the_worst_of_them() -> None:
@@ -54,6 +55,39 @@ def test_a_random_number_of_trials_costs_less_than_all_and_more_than_one(samplin
         few, many = (random_selection_epsilon(worst, mean, 100, 10, shape) for mean in (5, 50))
         assert one < few < many
     assert many < selection_epsilon(privacy, noise=1.0, clipping_norm=1.0, cohort=10, clients=100, rounds=20, sampling=sampling, trials=500)
+
+
+def at_random(view: str = "release", trials: int = 20, repeats: int = 1, noise: object = 2.0) -> tuple[str, ...]:
+    return random_number_note(Privacy(view, 1e-5), noise=noise, clipping_norm=1.0, cohort=10, clients=100, rounds=20, sampling="poisson",
+                              view=view, trials=trials, repeats=repeats)
+
+
+def told(notes: tuple[str, ...]) -> float:
+    (note,) = notes
+    assert "points are independent draws here" in note
+    return float(note.split("ε = ")[1].split()[0])
+
+
+def test_a_random_number_is_priced_by_trials_all_of_whose_trainings_are_one() -> None:
+    """The trainings of a trial share its settings, so they are no independent draws."""
+    worst = terms(Privacy("release", 1e-5), 2.0, 1.0, 10, 100, 60, "poisson", None)
+    exact = min(random_selection_epsilon(worst, 20, 100, 10, shape) for shape in (math.inf, 1.0, 0.0))
+    assert exact <= told(at_random(repeats=3)) <= exact * 1.001
+    assert told(at_random(noise=[2.0, 9.0])) == told(at_random())
+    assert told(at_random()) < cost("release").epsilon
+
+
+def test_a_random_number_says_nothing_where_all_is_seen_or_nothing_is_chosen() -> None:
+    assert at_random("server") == at_random("secagg") == at_random(trials=1) == at_random(noise=0.0) == ()
+
+
+def test_an_adaptive_search_says_that_it_is_priced_as_the_worst_point() -> None:
+    given = {"noise": 2.0, "clipping_norm": 1.0, "cohort": 10, "clients": 100, "rounds": 20, "sampling": "fixed", "trials": 5}
+    adaptive = selection_guarantee(Privacy("secagg", 1e-5), **given, chosen="adaptive")  # type: ignore[arg-type]
+    assert "the worst point of the search space, because which points are trained depends on what earlier ones showed" in adaptive.notes[0]
+    assert adaptive.epsilon == selection_guarantee(Privacy("secagg", 1e-5), **given).epsilon  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="chosen: must be one of adaptive, listed, drawn, found 'luck'"):
+        selection_guarantee(Privacy("secagg", 1e-5), **given, chosen="luck")  # type: ignore[arg-type]
 
 
 def test_no_noise_promises_nothing() -> None:
