@@ -15,7 +15,7 @@ from noise_checks import VIEWS, Terms, Watch, check_clipping, check_noise, draws
 
 from fedpareto import Chain, Data, Federation, Float, Lr, Mlp, Privacy, Randomization, Training
 from fedpareto.federation import block as blocks_of_federations
-from fedpareto.federation import protection
+from fedpareto.federation import blocks, protection
 from fedpareto.federation import run as engine
 from fedpareto.federation.block import prepare
 from fedpareto.federation.cohorts import drawn
@@ -134,8 +134,6 @@ def test_a_client_draws_the_same_whoever_else_comes_in_whatever_order_and_pieces
 # private data: nothing may be shared between trainings
 
 SIGMAS = (0.4, 0.5)
-# to switch these tests on, take this mark away; strict, so that they fail once trainings share nothing
-shared_still = pytest.mark.xfail(strict=True, reason="trials of a repeat share their noise and cohorts, on private data too")
 
 
 def private_federation(terms, rounds):
@@ -168,7 +166,6 @@ def private_measurements(monkeypatch, terms=FIXED, rounds=SHORT["rounds"]):
     return found
 
 
-@shared_still
 @pytest.mark.parametrize("trained", [private_trainings, private_measurements])
 def test_on_private_data_every_training_has_noise_and_cohorts_of_its_own(monkeypatch, trained):
     found = trained(monkeypatch)
@@ -176,7 +173,6 @@ def test_on_private_data_every_training_has_noise_and_cohorts_of_its_own(monkeyp
     check_noise(found)
 
 
-@shared_still
 @pytest.mark.slow
 @pytest.mark.parametrize("terms", [FIXED, POISSON], ids=["fixed", "poisson"])
 @pytest.mark.parametrize("trained", [private_trainings, private_measurements])
@@ -305,6 +301,13 @@ def test_on_private_data_what_trainings_share_is_found(monkeypatch, fault, found
     FAULTS[fault][0](monkeypatch)
     with pytest.raises(AssertionError, match=found_by):
         check_noise(private_trainings(monkeypatch))
+
+
+@pytest.mark.parametrize("trained", [private_trainings, private_measurements])
+def test_on_private_data_the_usual_seeds_of_trials_are_found_to_be_shared(monkeypatch, trained):
+    monkeypatch.setattr(blocks, "row_seeds", lambda problem, values, seeds: list(seeds))
+    with pytest.raises(AssertionError, match="rows alike "):
+        check_noise(trained(monkeypatch))
 
 
 def by_halves(right, mechanism, upload, values, noise):
