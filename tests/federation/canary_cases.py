@@ -78,5 +78,5 @@ def loose():
 
 def long_run():
     """Return a federation of 50 rounds, in a third of which nobody comes."""
-    problem = federation(1.0, clients=10, cohort=1, rounds=50, sampling="poisson", delta=0.01)
-    return Case("release, poisson, 50 rounds, absent", "release", problem, neighbour="absent", secret=True)
+    problem = federation(0.8, clients=10, cohort=1, rounds=50, sampling="poisson", delta=0.01)
+    return Case("release, poisson, 50 rounds, zeroed", "release", problem, canaries=tuple(range(10)), secret=True)
