@@ -183,7 +183,7 @@ def _shown(given: Terms, delta: float) -> tuple[float, str, list[str]]:
     found = float(shown_epsilon(own, float(given.ratio), int(given.rounds), delta))
     note = (
         "It is priced as if it were known in which rounds the client took part, because that may "
-        "show."
+        "show. It hides what the client sends, not whether it is there."
     )
     return found, "analytic Gaussian, rounds taken part in drawn at random", [note]
 
