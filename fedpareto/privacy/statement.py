@@ -191,7 +191,8 @@ def _shown(given: Terms, delta: float) -> tuple[float, str, list[str]]:
 def _lost(rounds: int) -> float:
     """Return how much of δ the rounding of dp-accounting's FFT can take, which it does not count.
 
-    Seen were up to a few 1e-13 for few rounds and 3e-12 for 80,000.
+    Measured against a lower bound: 2e-13 for 2,000 rounds, 4e-12 for 83,000. This is chosen above
+    what was seen, not proven.
     """
     return 1e-11 + 1e-15 * rounds
 

@@ -77,11 +77,11 @@ def compared(s: Setting, stated: list[float], accuracy: float = 1e-3) -> float:
     return stated[0] / lower if lower > 0 else math.inf
 
 
-def checked(s: Setting) -> float:
+def checked(s: Setting, accuracies: tuple[float, ...] = (PRECISE, FAST)) -> float:
     """Check all that is stated of a setting by our own accountants."""
     plain = float(gaussian_epsilon(s.z / math.sqrt(s.rounds), s.delta))
     assert exact_gaussian_delta(s.z, s.rounds, plain) <= s.delta, s
-    stated = [float(release_epsilon(s.z, s.q, s.rounds, s.delta, s.pair, accuracy)) for accuracy in (PRECISE, FAST)]
+    stated = [float(release_epsilon(s.z, s.q, s.rounds, s.delta, s.pair, accuracy)) for accuracy in accuracies]
     return compared(s, stated)
 
 
@@ -96,7 +96,7 @@ def told(what: str, ratios: list[float]) -> np.ndarray:
 
 
 def test_a_stated_epsilon_is_never_below_the_lower_bound() -> None:
-    ratios = [checked(s) for s in drawn(150, seed=1, most_rounds=300)]
+    ratios = [checked(s, (FAST, PRECISE) if i % 5 == 0 else (FAST,)) for i, s in enumerate(drawn(150, seed=1, most_rounds=100))]
     found = told("quick", ratios)
     assert len(ratios) == 150
     assert np.mean(found < 1 / 0.9) > 0.85
