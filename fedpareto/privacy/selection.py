@@ -53,10 +53,7 @@ def selection_guarantee(
     chosen. All are priced as the worst of each: the least noise for its clipping norm, the largest
     cohort, the most rounds, so the ε is an upper bound.
     """
-    for name, value in (("trials", trials), ("repeats", repeats)):
-        checked(name, value, int, Rule(at_least=1))
-    if chosen not in CHOSEN:
-        raise SettingError(f"chosen: must be one of {', '.join(CHOSEN)}, found {chosen!r}.")
+    _check(trials, repeats, chosen)
     rest = (sampling, view, noise_last, centred)
     given = terms(privacy, noise, clipping_norm, cohort, clients, rounds, *rest)
     candidates = np.broadcast(given.z, given.ratio, given.rounds).size
@@ -81,18 +78,30 @@ def selection_guarantee(
         noise_last=noise_last,
         centred=centred,
     )
-    note = f"It counts {trials} trials × {repeats} trainings × {T} rounds on private data, each "
+    note = _counted(trials, repeats, T, chosen)
+    return replace(whole, notes=(note, *whole.notes))
+
+
+def _check(trials: int, repeats: int, chosen: str) -> None:
+    """Refuse counts that are none, and a way of choosing that is not known."""
+    for name, value in (("trials", trials), ("repeats", repeats)):
+        checked(name, value, int, Rule(at_least=1))
+    if chosen not in CHOSEN:
+        raise SettingError(f"chosen: must be one of {', '.join(CHOSEN)}, found {chosen!r}.")
+
+
+def _counted(trials: int, repeats: int, rounds: int, chosen: str) -> str:
+    """Say what is counted, and why at the worst point."""
+    note = f"It counts {trials} trials × {repeats} trainings × {rounds} rounds on private data, "
     if chosen == "adaptive":
-        note += (
-            "priced as the worst point of the search space, because which points are trained "
+        return note + (
+            "each priced as the worst point of the search space, because which points are trained "
             "depends on what earlier ones showed; a narrower range costs less."
         )
-    else:
-        note += (
-            "priced as the worst of them: a fixed number of candidates, all of them shown, costs "
-            "what their trainings cost together."
-        )
-    return replace(whole, notes=(note, *whole.notes))
+    return note + (
+        "each priced as the worst of them: a fixed number of candidates, all of them shown, costs "
+        "what their trainings cost together."
+    )
 
 
 def selection_epsilon(
