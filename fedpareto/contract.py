@@ -19,6 +19,8 @@ from fedpareto.space import FloatArray
 VIEWS = ("server", "secagg", "release")
 SAMPLINGS = ("fixed", "poisson")
 WEIGHTINGS = ("uniform", "size")
+# by how much the norm over the noise may be larger in training, which rounds both to 32 bits
+FLOAT32 = 1 + 4e-7
 
 
 def cohort(sample_ratio: float, clients: int, sampling: str = "fixed") -> float:
@@ -101,13 +103,20 @@ class Round:
         present = self.cohort if came is None else came
         return {"cohort": self.cohort, "summands": self.most, "participants": present}
 
-    def bounded(self, view: str) -> bool:
-        """Say whether the norm bounds what one client adds: in sums, only if all weigh the same."""
-        return view == "server" or self.weighting == "uniform"
+    def bounded(self, view: str, replaced: bool = False) -> bool:
+        """Say whether the norm bounds what one client adds: in sums, only if all weigh the same.
 
-    def seen(self, view: str) -> Seen | None:
-        """Return what an onlooker sees; None where no noise hides it or nothing bounds it."""
-        if self.noise is None or not self.bounded(view):
+        A server that sees uploads and models knows the weights. They are taken to be known, so a
+        client may be left out, but not replaced by one that holds more or less.
+        """
+        return self.weighting == "uniform" or (view == "server" and not replaced)
+
+    def seen(self, view: str, replaced: bool = False) -> Seen | None:
+        """Return what an onlooker sees; None where no noise hides it or nothing bounds it.
+
+        replaced says whether any other client may stand in the place of one.
+        """
+        if self.noise is None or not self.bounded(view, replaced):
             return None
         noise = self.noise
         alone = view == "server" or not self.noise_last
@@ -116,7 +125,7 @@ class Round:
         return Seen(
             view,
             noise,
-            self.norm,
+            self.norm * FLOAT32,
             self.cohort,
             self.clients,
             self.sampling,
@@ -137,14 +146,19 @@ def on_the_sum(noise: Any, cohort: Any, sampling: str, lost: int = 0) -> Any:
     return noise * share_of_noise(cohort, lost + 1)
 
 
-def stays_secret(sampling: str, lost: int, noise_last: bool, centred: bool) -> bool:
+def stays_secret(
+    sampling: str, dropouts: int, colluders: int, noise_last: bool, centred: bool
+) -> bool:
     """Say whether models alone do not tell more of who took part than the accountants count.
 
     Secret sampling hides a client only if rounds with and without it have the same noise around the
-    same place. Under Poisson sampling they do not where some noise is lost, or where an update of
-    zero is not sent as zero.
+    same place. Where clients fail to send, who fails may depend on who came. Colluders of a fixed
+    cohort tell their own presence alone; under Poisson sampling they tell how many came, by the
+    share of the noise that they add. And there an update of zero must be sent as zero.
     """
-    return noise_last and (sampling == "fixed" or (lost == 0 and centred))
+    if sampling == "fixed":
+        return noise_last and dropouts == 0
+    return noise_last and dropouts == 0 and colluders == 0 and centred
 
 
 def share_of_noise(expected: Any, came: Any) -> Any:

@@ -119,8 +119,8 @@ def reason_of(error: Exception, private: bool = False) -> str:
     On private data it has nothing of the error's own words, which may tell of them.
     """
     if private:
-        what = "out of memory" if _out_of_memory(error) else type(error).__name__
-        return f"{what}; its message is left out, since it may tell of private data"
+        what = "out of memory" if _out_of_memory(error) else "an error"
+        return f"training ended in {what}; which is left out, since it may tell of private data"
     lines = str(error).strip().splitlines() or ["no message"]
     if _out_of_memory(error):
         return f"out of memory, even trained alone: {lines[0]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
@@ -13,6 +13,10 @@ from safetensors import safe_open
 from fedpareto import Store, load_study, run, train, view
 from fedpareto.errors import StoreError
 from fedpareto.evaluate import here
+from fedpareto.federation import blocks
+from fedpareto.federation.blocks import row_seeds
+from fedpareto.federation.data import load
+from fedpareto.mechanisms import Randomization
 from fedpareto.optimizers import OPTIMIZERS, Grid, Nsga2, Random
 from fedpareto.privacy import epsilon
 from fedpareto.problem import Objective
@@ -161,11 +165,64 @@ def test_nothing_that_is_written_or_printed_has_the_secret_or_a_seed_that_comes_
     assert not any(secret in text for text in [*printed, trained.out, json.dumps(told), *texts])
 
 
-def test_a_further_repeat_is_said_not_to_be_counted(write, fedpareto, tmp_path):
+def test_a_further_repeat_which_nothing_counts_is_refused(write, fedpareto, tmp_path):
     path = write()
     assert fedpareto("run", path).status == 0
-    out = fedpareto("train", path, "--trial", 0, "--repeat", 2, "--output", tmp_path / "m.safetensors").out
-    assert "It trained on private data once more, which what is stated of the search does not count." in out
+    ended = fedpareto("train", path, "--trial", 0, "--repeat", 2, "--output", tmp_path / "m.safetensors")
+    assert ended.status == 2
+    assert "--repeat: must be one that the study trained of trial 0, found 2: on private data a further training" in ended.err
+
+
+def test_whoever_picks_or_trains_a_point_is_told_what_the_search_costs(write, fedpareto, tmp_path):
+    path = write()
+    assert fedpareto("run", path).status == 0
+    for words in (["pick", path], ["train", path, "--output", tmp_path / "m.safetensors"]):
+        assert "The search trained on private data. All of it together: ε = " in fedpareto(*words).out
+        said = json.loads(fedpareto(*words, "--json").out)["search"]
+        assert "All of it together" in said[0]
+    assert "each ε is that of one training alone" in fedpareto("compare", path).out
+
+
+def test_an_adaptive_search_pays_for_the_largest_budget_it_was_given(write, fedpareto):
+    path = write(ADAPTIVE)
+    assert fedpareto("run", path, "--budget", 8).status == 0
+    text = path.read_text()
+    path.write_text(text.replace("budget = 3", "budget = 2"))
+    assert "It counts 8 trials × 2 trainings" in fedpareto("front", path).out
+    assert "It counts 8 trials × 2 trainings" in fedpareto("run", path).out
+
+
+def test_other_data_or_code_never_meet_the_same_noise(write):
+    """Else the difference of two models would be the bare difference of what clients sent."""
+    problem = load_study(write()).problem
+    point = {name: [variable.decode(0.5)] for name, variable in zip(problem.space.names, problem.space.variables, strict=True)}
+    first = row_seeds(problem, point, [7])
+    assert row_seeds(problem, point, [7]) == first
+    other = replace(load(problem.data), x_train=load(problem.data).x_train[::-1].copy())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "load", lambda data: other)
+        assert row_seeds(problem, point, [7]) != first
+
+    @dataclass(frozen=True)
+    class Unclipped(Randomization):
+        pass
+
+    held = {f.name: getattr(problem.mechanism, f.name) for f in fields(problem.mechanism)}
+    assert row_seeds(replace(problem, mechanism=Unclipped(**held)), point, [7]) != first
+
+
+def test_an_adaptive_search_with_a_mechanism_of_ones_own_has_no_known_price(write):
+    @dataclass(frozen=True)
+    class Own(Randomization):
+        pass
+
+    study = load_study(write(ADAPTIVE))
+    held = {f.name: getattr(study.problem.mechanism, f.name) for f in fields(study.problem.mechanism)}
+    point = {v.name: v.decode(0.5) for v in study.problem.space.variables}
+    assert study.problem.search_guarantee([point], 1, 3, "adaptive") is not None
+    own = replace(study.problem, mechanism=Own(**held))
+    assert own.search_guarantee([point], 1, 3, "adaptive") is None
+    assert own.search_guarantee([point], 1, 3, "listed") is not None
 
 
 def test_trainings_of_before_that_shared_their_noise_are_refused(write, fedpareto):
@@ -202,7 +259,7 @@ class Breaks:
 def test_why_a_training_failed_is_told_without_the_words_of_its_error(private):
     trial = Trial(0, 0, (0.5,), {"x": 0.5}, repeats_left=(0,))
     ((result,),) = here(Breaks(private), [trial], 0)
-    assert result.error.startswith("ValueError")
+    assert ("ValueError" in result.error) != private
     assert ("client 3" in result.error) != private
 
 

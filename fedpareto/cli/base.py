@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,10 +65,14 @@ def look_at(study_file: Path, db: Path | None) -> View:
 
 
 def looked(study: Study, store: Store) -> View:
-    """Return the view of the trials in a study's open store."""
+    """Return the view of the trials in a study's open store.
+
+    An adaptive search on private data pays for the largest budget that it was given.
+    """
     from fedpareto.report import view
 
-    return view(study, store.trials())
+    largest = max(study.budget, store.budget())
+    return view(dataclasses.replace(study, budget=largest), store.trials())
 
 
 def limit_of(text: str, option: str = "--limit") -> tuple[str, float]:

@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     from fedpareto.trials import Trial
 
 
-UNCOUNTED = (
-    "It trained on private data once more, which what is stated of the search does not count."
-)
-
-
 @cli.command()
 @study_argument
 @db_option
@@ -72,7 +67,10 @@ def train(
 ) -> None:
     """Train one point of a study and keep the model, with a model card beside it."""
     from fedpareto.keep import train as train_point
+    from fedpareto.problem import is_private
     from fedpareto.report.card import write_model
+    from fedpareto.report.privacy import search_cost
+    from fedpareto.report.text import shown
 
     if trial is not None and (picked or limits or prefer):
         raise SettingError("train: --trial must stand without --pick, found both. Leave one out.")
@@ -85,19 +83,24 @@ def train(
         row = next((t for t in store.trials() if t.number == point.trial), None)
         path = output or store.path.with_name(f"{store.path.stem}-{_name(point, row, repeat)}")
         _check_output(path, study_file, store.path)
+        _check_counted(study, store, point, repeat)
         if not as_json:
             rounds = f", {point.settings['rounds']} rounds" if "rounds" in point.settings else ""
             click.echo(f"training trial {point.trial}, repeat {repeat}{rounds}", err=True)
         trained = train_point(study, point.settings, repeat, store)
         model, card = write_model(seen, point, trained, row, path)
-        same = _compared(study, store, row, trained)
+        same = _compared(store, row, trained)
     if as_json:
-        click.echo(json.dumps(_plain(point, trained, model, card)))
+        searched = search_cost(seen) if is_private(study.problem) else []
+        click.echo(json.dumps(_plain(point, trained, model, card) | {"search": searched}))
         return
     for o in seen.objectives:
-        click.echo(f"{o.name:16s} {trained.measures[o.measure]:.4g}")
+        click.echo(f"{o.name:16s} {shown(o, trained.measures[o.measure])}")
     click.echo(same)
     click.echo(trained.guarantee.statement() if trained.guarantee else "No true ε is promised.")
+    if is_private(study.problem):
+        for line in search_cost(seen):
+            click.echo(line)
     click.echo(f"\nmodel  {model}\ncard   {card}")
 
 
@@ -122,6 +125,18 @@ def _point(
     if seen.recommended is None:
         raise SettingError(f"train: needs a recommended point, found none. {seen.why}")
     return seen.recommended
+
+
+def _check_counted(study: Study, store: Store, point: Point, repeat: int) -> None:
+    """Refuse a training on private data that the price of the search does not count."""
+    from fedpareto.problem import is_private
+
+    if is_private(study.problem) and repeat >= len(store.repeat_measures(point.trial)):
+        raise SettingError(
+            f"--repeat: must be one that the study trained of trial {point.trial}, found {repeat}: "
+            "on private data a further training costs privacy that is counted nowhere. Raise the "
+            "study's repeats, and it is."
+        )
 
 
 def _name(point: Point, row: Trial | None, repeat: int) -> str:
@@ -152,16 +167,13 @@ def _check_output(path: Path, study_file: Path, database: Path) -> None:
         )
 
 
-def _compared(study: Study, store: Store, row: Trial | None, trained: Trained) -> str:
+def _compared(store: Store, row: Trial | None, trained: Trained) -> str:
     """Say whether the model is the one that its row was measured on."""
-    from fedpareto.problem import is_private
-
     if row is None or row.settings != trained.settings:
         return "The point lies on the way of its trial's run, which has no row of its own."
     stored = store.repeat_measures(row.number)
     if trained.repeat >= len(stored):
-        new = f"The study has {len(stored)} repeats of this trial; this one is new."
-        return f"{new} {UNCOUNTED}" if is_private(study.problem) else new
+        return f"The study has {len(stored)} repeats of this trial; this one is new."
     kept = stored[trained.repeat]
     differ = [
         name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,9 +66,19 @@ def row_seeds(problem: Federation, values: Values, seeds: Sequence[int]) -> list
     if not problem.private:
         return list(seeds)
     columns = [_written(v, values[v.name]) for v in problem.space.variables]
+    rest = (load(problem.data).fingerprint, *_parts(problem))
     return [
-        widened(seed, "private", *(column[i] for column in columns)) for i, seed in enumerate(seeds)
+        widened(seed, "private", *rest, *(column[i] for column in columns))
+        for i, seed in enumerate(seeds)
     ]
+
+
+def _parts(problem: Federation) -> list[str]:
+    """Return what is trained and how, as text: other data or code must not have the same noise."""
+    held = asdict(problem.data)
+    dealt = [f"{key}={held[key]!r}" for key in held if key not in ("name", "directory")]
+    parts = (problem.model, problem.training, problem.mechanism, problem.server, problem.local)
+    return dealt + [f"{type(p).__module__}:{type(p).__qualname__} {p!r}" for p in parts]
 
 
 def _written(variable: Variable, values: Sequence[Any]) -> list[str]:

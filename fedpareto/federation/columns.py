@@ -99,6 +99,11 @@ def contract_of(problem: Federation, columns: Columns) -> Round:
     )
 
 
+def replaced(problem: Federation) -> bool:
+    """Say whether the promise is about a client that any other, of any size, may stand in for."""
+    return problem.privacy.unit == "client" and problem.privacy.adjacency == "replace"
+
+
 def epsilons(problem: Federation, columns: Columns, views: Sequence[str]) -> dict[str, FloatArray]:
     """Return the true ε of these views and the headline, name → [n].
 
@@ -108,7 +113,7 @@ def epsilons(problem: Federation, columns: Columns, views: Sequence[str]) -> dic
     shape = columns["rounds"].shape
     out = {}
     for view in views:
-        seen = contract.seen(view)
+        seen = contract.seen(view, replaced(problem))
         if contract.noise is None:
             found = np.full(shape, np.inf)
         elif seen is None:

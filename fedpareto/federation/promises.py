@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpareto.contract import Seen
-from fedpareto.federation.columns import Columns, columns_of, contract_of
+from fedpareto.federation.columns import Columns, columns_of, contract_of, replaced
+from fedpareto.mechanisms import MECHANISMS, links_of
 from fedpareto.privacy import Guarantee, guarantee, random_number_note, selection_guarantee
 from fedpareto.settings import searched
 from fedpareto.space import Choice, Variable
@@ -30,7 +31,8 @@ def promise(
         return None
     terms = seen.terms(int(columns["rounds"][0]))
     numbers = {n: float(v[0]) if isinstance(v, np.ndarray) else v for n, v in terms.items()}
-    return guarantee(problem.privacy, **numbers)
+    found = guarantee(problem.privacy, **numbers)
+    return replace(found, notes=found.notes + _weighed(problem))
 
 
 def search_promise(
@@ -45,19 +47,37 @@ def search_promise(
     An adaptive one is priced as a whole budget of the worst point that it could have chosen: which
     it chose is itself told by the data.
     """
-    corners = corners_of(problem)
     adaptive = chosen == "adaptive"
+    if adaptive and not _ours(problem):
+        return None
+    corners = corners_of(problem)
     terms = _terms_of(problem, [*tried, *corners] if adaptive else tried)
     if terms is None:
         return None
     trials = max(budget, len(tried)) if adaptive else len(tried)
     privacy = problem.privacy
     found = selection_guarantee(privacy, **terms, trials=trials, repeats=repeats, chosen=chosen)
+    found = replace(found, notes=found.notes + _weighed(problem))
     every = _terms_of(problem, corners) if chosen == "drawn" else None
     if every is None:
         return found
     note = random_number_note(privacy, **every, trials=trials, repeats=repeats)
     return replace(found, notes=found.notes + note)
+
+
+def _ours(problem: Federation) -> bool:
+    """Say whether the worst point lies in a corner: it does for our own mechanisms.
+
+    Of the user's own nobody knows where in their ranges the noise is least.
+    """
+    return all(type(link) in MECHANISMS.values() for link in links_of(problem.mechanism))
+
+
+def _weighed(problem: Federation) -> tuple[str, ...]:
+    """Say what weights by size tell."""
+    if problem.training.weighting == "uniform":
+        return ()
+    return ("Uploads are weighed by how many examples a client holds, which is taken to be known.",)
 
 
 def corners_of(problem: Federation) -> list[dict[str, Any]]:
@@ -89,7 +109,7 @@ def _terms_of(problem: Federation, points: Sequence[Mapping[str, Any]]) -> dict[
 
 def _seen(problem: Federation, columns: Columns, view: str) -> Seen | None:
     """Return what an onlooker sees of these points; None unless noise hides every one."""
-    seen = contract_of(problem, columns).seen(view)
+    seen = contract_of(problem, columns).seen(view, replaced(problem))
     if seen is None or not (columns["sigma"] > 0).all():
         return None
     return seen

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fedpareto.contract import Round, cohort
 from fedpareto.errors import ModelError, SettingError
 from fedpareto.federation.blocks import device_of
+from fedpareto.federation.columns import replaced
 from fedpareto.federation.data import load
 from fedpareto.federation.measuring import check_shown, measurable
 from fedpareto.federation.setup import seeded
@@ -66,11 +67,11 @@ def _check_epsilon(problem: Federation) -> None:
     views = {(headline if m == "epsilon" else m).removeprefix("epsilon_") for m in asked}
     training = problem.training
     contract = Round(problem.data.clients, 1.0, training.sampling, training.weighting)
-    if not all(map(contract.bounded, views)):
+    if not all(contract.bounded(view, replaced(problem)) for view in views):
         raise SettingError(
-            "training.weighting: must be uniform for a true ε of sums, found size: a client with "
-            "many images would weigh more than the clipping norm bounds. Write weighting = "
-            '"uniform".'
+            "training.weighting: must be uniform for a true ε of sums, or of a replaced client, "
+            "found size: a client with many images would weigh more than the clipping norm bounds. "
+            'Write weighting = "uniform".'
         )
     _check_noise(problem)
 

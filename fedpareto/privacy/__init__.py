@@ -12,7 +12,7 @@ from fedpareto.privacy.leakage import (
 )
 from fedpareto.privacy.plan import Planned, plan
 from fedpareto.privacy.selection import CHOSEN, random_number_note, selection_guarantee
-from fedpareto.privacy.statement import Guarantee, check, guarantee, rounded_up
+from fedpareto.privacy.statement import Guarantee, check, delta_text, guarantee, rounded_up
 
 __all__ = [
     "CHOSEN",
@@ -21,6 +21,7 @@ __all__ = [
     "Planned",
     "Privacy",
     "check",
+    "delta_text",
     "epsilon",
     "gu24_eq2",
     "guarantee",

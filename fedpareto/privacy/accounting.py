@@ -172,7 +172,7 @@ def terms(
         delta = np.minimum(1e-5, 0.1 / K)
     else:
         delta = np.asarray(privacy.target_delta)
-    secret = stays_secret(sampling, privacy.lost, noise_last, centred)
+    secret = stays_secret(sampling, privacy.dropouts, privacy.colluders, noise_last, centred)
     strangers = K  # who a client may be mistaken for
     if sampling == "fixed":
         strangers = np.maximum(K - privacy.colluders, m)

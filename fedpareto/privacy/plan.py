@@ -18,7 +18,7 @@ from fedpareto.errors import SettingError
 from fedpareto.privacy.accounting import Privacy, epsilon, noise_for, terms
 from fedpareto.privacy.cohorts import ends
 from fedpareto.privacy.loss import release_epsilon, release_multiplier
-from fedpareto.privacy.statement import rounded_up
+from fedpareto.privacy.statement import delta_text, rounded_up
 from fedpareto.settings import Rule, checked
 
 ROUNDS = (10, 30, 100, 300, 1000)
@@ -224,7 +224,7 @@ def _holding(found: list[Planned], target: float) -> list[Planned]:
         return holds
     best = min(found, key=lambda c: c.epsilon)
     raise SettingError(
-        f"plan: no choice holds ε = {target:g} at δ = {best.delta:g}; "
+        f"plan: no choice holds ε = {target:g} at δ = {delta_text(best.delta)}; "
         f"the least ε found is {rounded_up(best.epsilon)}, "
         f"with cohort {best.cohort} and rounds {best.rounds}. "
         "Raise the noise or the target, or leave one of them free."

@@ -167,7 +167,7 @@ def _training(worst: Terms, clients: int, cohort: float) -> tuple[Any, Any]:
     if sampled and worst.pair == "fixed":
         # the library leaves sensitivity 2c to the caller: z / 2
         drawn = dp_accounting.SampledWithoutReplacementDpEvent(
-            clients, int(cohort), dp_accounting.GaussianDpEvent(z / 2)
+            round(cohort / q), int(cohort), dp_accounting.GaussianDpEvent(z / 2)
         )
         return dp_accounting.SelfComposedDpEvent(drawn, T), relation.REPLACE_ONE
     return dp_accounting.GaussianDpEvent(float(worst.own())), relation.ADD_OR_REMOVE_ONE

@@ -6,7 +6,7 @@ import functools
 import math
 import warnings
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from importlib.metadata import version
 
 import numpy as np
@@ -52,7 +52,7 @@ class Guarantee:
         """Return the promise in plain sentences."""
         plural = "s" if self.rounds > 1 else ""
         return (
-            f"ε = {rounded_up(self.epsilon)} at δ = {self.delta:g}, {self.unit} level: "
+            f"ε = {rounded_up(self.epsilon)} at δ = {delta_text(self.delta)}, {self.unit} level: "
             f"training looks alike to {SEES[self.view]} (view {self.view}), "
             f"{OTHERS[self.unit, self.adjacency]} (adjacency {self.adjacency}). "
             f"It counts {self.rounds} round{plural} of {self._drawn()} of {self.clients} clients "
@@ -116,6 +116,12 @@ def rounded_up(epsilon: float, digits: int = 4) -> str:
         return f"{epsilon:g}"
     places = digits - 1 - math.floor(math.log10(epsilon))
     return f"{math.ceil(Decimal(epsilon).scaleb(places)) * Decimal(10) ** -places:f}"
+
+
+def delta_text(delta: float, digits: int = 6) -> str:
+    """Return δ as people read it, with at most so many digits, rounded up."""
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).plus(Decimal(repr(float(delta))))
+    return f"{float(rounded):g}"
 
 
 def check(privacy: Privacy, clients: int) -> tuple[str, ...]:

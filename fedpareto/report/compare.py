@@ -230,6 +230,8 @@ def _read(path: Path) -> _Seen:
         database = path.with_suffix(".db")
     with Store.read(database) as store:
         identity = store.identity
+        if identity.get("privacy", {}).get("private_data"):
+            store.check_noise()
         trials = [t for t in store.trials() if t.state != "pending"]
         name = store.name
     if not isinstance(identity.get("objectives"), list):

@@ -72,6 +72,11 @@ def beware(found: Comparison) -> list[str]:
             lines.append(
                 f"The limit of {o.name} is not the same in all studies: {', '.join(limits)}."
             )
+    if any(g.identity.get("privacy", {}).get("private_data") for g in found.groups):
+        lines.append(
+            "A study here trained on private data: each ε is that of one training alone. What its "
+            "whole search costs, the chosen model included, `fedpareto front` of it says."
+        )
     if len({json.dumps(_terms(g), sort_keys=True) for g in found.groups}) > 1:
         lines.append(
             "The studies promise on different terms, so their ε are not about the same thing: see "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from fedpareto.privacy import Planned, Privacy, guarantee, rounded_up
+from fedpareto.privacy import Planned, Privacy, delta_text, guarantee, rounded_up
 from fedpareto.privacy.plan import seen_by
 from fedpareto.report.figures import save
 
@@ -58,7 +58,7 @@ def plan_table(choices: Sequence[Planned]) -> Table:
             rounded_up(c.sigma),
             f"{c.clipping_norm:g}",
             rounded_up(c.epsilon),
-            f"{c.delta:g}",
+            delta_text(c.delta),
             c.view,
             f"{bar} {on_the_mean(c):.3g}",
         )
@@ -71,10 +71,11 @@ def plan_statements(
     """Return what a row promises and on what conditions; asked holds what was given to `plan`."""
     chosen = choices[row - 1]
     if asked["records"] is not None:
+        at = delta_text(chosen.delta)
         return [
-            f"Every row holds the ε it shows at δ = {chosen.delta:g}, record level, for a server "
-            "that sees each upload, if each silo trains by DP-SGD: every record of a mini-batch "
-            "drawn by its own chance, every record's gradient clipped to clipping_norm, noise of "
+            f"Every row holds the ε it shows at δ = {at}, record level, for a server that sees "
+            "each upload, if each silo trains by DP-SGD: every record of a mini-batch drawn by its "
+            "own chance, every record's gradient clipped to clipping_norm, noise of "
             "noise_multiplier × clipping_norm on the sum."
         ]
     names = ("view", "unit", "adjacency", "dropouts", "colluders")
@@ -105,7 +106,7 @@ def plan_figure(choices: Sequence[Planned], path: Path) -> Path:
             yscale="log",
             xlabel="rounds",
             ylabel="noise on the mean of a round",
-            title=f"ε ≤ {epsilon}, δ = {found[0].delta:g}, view {found[0].view}",
+            title=f"ε ≤ {epsilon}, δ = {delta_text(found[0].delta)}, view {found[0].view}",
         )
         axes.legend(frameon=False)
 

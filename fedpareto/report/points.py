@@ -15,6 +15,7 @@ from fedpareto.errors import DataError, SettingError, did_you_mean
 from fedpareto.front import hypervolume, knee, nondominated
 from fedpareto.history import History
 from fedpareto.noise import derive
+from fedpareto.privacy import rounded_up
 from fedpareto.problem import Knows, Objective, feasible, is_private, reference
 from fedpareto.space import FloatArray
 from fedpareto.study import Study
@@ -291,8 +292,10 @@ def pick(seen: View, limits: Mapping[str, float], prefer: str | None = None) -> 
 def _least(seen: View) -> str:
     if not seen.points:
         return "nothing was measured"
+    least = [(o, min(p.objectives[o.name] for p in seen.points)) for o in seen.objectives]
     return ", ".join(
-        f"{o.name} {min(p.objectives[o.name] for p in seen.points):.4g}" for o in seen.objectives
+        f"{o.name} {rounded_up(v) if o.measure.startswith('epsilon') else f'{v:.4g}'}"
+        for o, v in least
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from fedpareto.front import hypervolume, knee
 from fedpareto.problem import feasible, listening, reference
+from fedpareto.report.text import shown
 from fedpareto.store import Store
 from fedpareto.study import Study
 from fedpareto.trials import known_of
@@ -75,5 +76,5 @@ def best_so_far(study: Study, store: Store) -> str:
         return f"{text} · none within the limits yet"
     best = y[knee(y, reference(objectives))]
     return f"{text} · best " + ", ".join(
-        f"{o.name} {v:.3g}" for o, v in zip(objectives, best, strict=True)
+        f"{o.name} {shown(o, v)}" for o, v in zip(objectives, best, strict=True)
     )

@@ -8,6 +8,7 @@ it (DNS rebinding).
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import hashlib
 import ipaddress
@@ -79,7 +80,8 @@ class Live:
         store.check(study.identity)
         if is_private(study.problem):
             store.check_noise()
-        return view(study, store.trials())
+        largest = max(study.budget, store.budget())
+        return view(dataclasses.replace(study, budget=largest), store.trials())
 
     def _show(self, seen: View | None, waiting: str) -> None:
         self._seen = seen

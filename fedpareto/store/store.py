@@ -224,6 +224,10 @@ class Store:
         found = self._rows("SELECT secret FROM study")[0][0]
         return None if found is None else str(found)
 
+    def budget(self) -> int:
+        """Return the largest budget that a run was given; 0 before the first."""
+        return int(self._rows("SELECT coalesce(max(budget), 0) FROM sessions")[0][0])
+
     def check_noise(self) -> None:
         """Refuse trainings on private data that shared their noise: no ε is true of them."""
         if self.secret is None and self.trainings():

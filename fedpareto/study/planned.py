@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto.errors import Fault, SettingError, StudyError
-from fedpareto.privacy import Planned, rounded_up
+from fedpareto.privacy import Planned, delta_text, rounded_up
 from fedpareto.study.read import built
 from fedpareto.study.write import to_toml
 
@@ -61,7 +61,7 @@ def planned_study(
 def _heading(choice: Planned, asked: Mapping[str, Any]) -> list[str]:
     """Return what the study is, as comments."""
     return [
-        f"# Planned to hold ε = {asked['target_epsilon']:g} at δ = {choice.delta:g}: "
+        f"# Planned to hold ε = {asked['target_epsilon']:g} at δ = {delta_text(choice.delta)}: "
         f"{choice.cohort} of {asked['clients']} clients a round, {choice.rounds} rounds.",
         "# ε follows from clients, sampling, cohort, rounds, noise, clip norm and [privacy].",
         "# Put your own data, model and learning rate in place of these.",

@@ -20,6 +20,7 @@ from fedpareto.mechanisms import (
     Upload,
 )
 from fedpareto.noise import Noise
+from fedpareto.privacy import epsilon
 from fedpareto.settings import Real, setting
 
 
@@ -91,10 +92,30 @@ def test_under_poisson_sampling_noise_that_is_not_last_has_its_least_share():
 
 def test_noise_on_parameters_is_promised_against_a_replaced_client():
     left_out = federation(Randomization(1.0, of="parameters"), "fixed", 20, rounds=1, target_delta=1e-5)
-    assert left_out.columns({}, 1)["epsilon_server"] == pytest.approx(9.997256146434315, rel=1e-9)
+    assert left_out.columns({}, 1)["epsilon_server"] == pytest.approx(9.997256146434315, rel=1e-6)
     promised = left_out.guarantee({})
     assert promised.adjacency == "replace"
-    assert promised.epsilon == pytest.approx(9.997256146434315, rel=1e-9)
+    assert promised.epsilon == pytest.approx(9.997256146434315, rel=1e-6)
+
+
+def test_what_32_bits_take_from_noise_and_add_to_norms_is_counted():
+    """Training rounds both: with σ = 0.7 and c = 1.1 its ratio of noise to norm is a little less than of the numbers given."""
+    found = federation(Randomization(0.7, 1.1), "fixed", 20, rounds=100, target_delta=1e-5).columns({}, 1)["epsilon_server"]
+    kept = Privacy(target_delta=1e-5)
+    real = epsilon(kept, noise=float(np.float32(0.7)), clipping_norm=1.1000001, cohort=20, clients=20, rounds=100, sampling="fixed")
+    assert found >= real
+
+
+def test_weights_by_size_promise_nothing_of_a_replaced_client():
+    """Who sees uploads and models learns the sizes, so a client of another size could be told from it."""
+    def problem(adjacency):
+        training = Training(0.1, rounds=2, local_steps=1, batch_size=8, weighting="size")
+        return Federation(Data("digits", 20), Lr(), training, Randomization(0.7), (), privacy=Privacy(adjacency=adjacency))
+
+    assert np.isnan(problem("replace").columns({}, 1)["epsilon_server"])
+    assert problem("replace").guarantee({}) is None
+    left_out = problem("zero_out").guarantee({})
+    assert any("which is taken to be known" in note for note in left_out.notes)
 
 
 @pytest.mark.parametrize(("wild", "kept"), [

@@ -99,3 +99,10 @@ def test_no_noise_promises_nothing() -> None:
 def test_trials_are_counted_in_whole_numbers(change: dict[str, int], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         cost(**change)  # type: ignore[arg-type]
+
+
+def test_the_random_number_counts_colluders_as_the_accountants_do() -> None:
+    given = {"noise": 20.0, "clipping_norm": 1.0, "cohort": 10, "rounds": 20, "sampling": "fixed", "view": "release"}
+    some = random_number_note(Privacy("release", 1e-5, colluders=9), 8, 1, clients=30, **given)[0]
+    fewer = random_number_note(Privacy("release", 1e-5), 8, 1, clients=21, **(given | {"noise": 20.0 * (1 / 10) ** 0.5}))[0]
+    assert some.split("ε = ")[1].split(" ")[0] == fewer.split("ε = ")[1].split(" ")[0]
