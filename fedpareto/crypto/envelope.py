@@ -61,14 +61,13 @@ def check_magic(data: bytes, magic: bytes) -> None:
     """Refuse bytes that begin otherwise; name the scheme or the format they are of."""
     if data.startswith(magic):
         return
-    kind, _, version = magic.decode().rpartition(" ")
-    begins = data[: len(magic) + 5].decode("ascii", "replace")
+    kind = magic[:-1]  # without the number of the format
     found = f"{len(data)} bytes that do not"
     advice = "Send it again."
-    if begins.startswith(kind + " "):
-        found = f"another format than {version}"
+    if data.startswith(kind) and len(data) > len(magic):
+        found = f"another format, {data[len(kind) : len(magic)]!r}"
         advice = "Encrypt again, with one version of fedpareto everywhere."
-    elif begins.startswith("fedpareto "):
-        found = f"{begins!r}"
+    elif data.startswith(b"fedpareto ") and not magic.startswith(data):
+        found = f"{data[: len(magic)]!r}"
         advice = "Use one scheme everywhere."
     raise BadCiphertext(f"ciphertext: must begin with {magic.decode()!r}, found {found}. {advice}")

@@ -88,6 +88,10 @@ class BfvCodec:
         """Return how many ciphertexts hold this many values."""
         return -(-length // SLOTS)
 
+    def sizes(self, length: int) -> list[int]:
+        """Return how many of so many values each ciphertext holds."""
+        return [min(SLOTS, length - start) for start in range(0, length, SLOTS)]
+
 
 @dataclass(frozen=True, repr=False)
 class BfvKey:
@@ -160,15 +164,14 @@ class BfvServer:
         check_terms(len(stamp.names), self.codec.clients)
         chunks = _parts(BadCiphertext, "ciphertext", body)
         count = self.codec.count(length)
-        if len(chunks) != count:
+        if len(chunks) != count:  # before anything of this length is made
             raise BadCiphertext(
                 f"ciphertext: {length} values must lie in {count} parts, found {len(chunks)}. Send "
                 "it again."
             )
-        sizes = [min(SLOTS, length - start) for start in range(0, length, SLOTS)]
         vectors = tuple(
             vector_of(self._parameters, self.codec.modulus, chunk, size)
-            for chunk, size in zip(chunks, sizes, strict=True)
+            for chunk, size in zip(chunks, self.codec.sizes(length), strict=True)
         )
         return BfvCiphertext(key, self.codec, length, stamp, vectors)
 
@@ -180,11 +183,12 @@ class BfvServer:
                 "scheme everywhere, and read bytes by the server's read."
             )
         self._check(ciphertext.key, (ciphertext.codec.clients, ciphertext.codec.bits))
-        if len(ciphertext.vectors) != self.codec.count(ciphertext.length):
+        found = [vector.size() for vector in ciphertext.vectors]
+        count = self.codec.count(ciphertext.length)
+        if len(found) != count or found != self.codec.sizes(ciphertext.length):
             raise BadCiphertext(
-                f"ciphertext: {ciphertext.length} values must lie in "
-                f"{self.codec.count(ciphertext.length)} parts, found {len(ciphertext.vectors)}. It "
-                "was changed on its way."
+                f"ciphertext: {ciphertext.length} values must lie in parts of {SLOTS} and a rest, "
+                f"found {len(found)} parts with {sum(found)} values. It was changed on its way."
             )
 
     def add(self, *ciphertexts: BfvCiphertext) -> BfvCiphertext:
