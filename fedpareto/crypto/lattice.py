@@ -284,6 +284,7 @@ class BfvClient:
 
     @cached_property
     def _stamps(self) -> Stamps:
+        _ = self._secret  # so that a damaged key never stamps
         return Stamps(self.key.secret, self.codec)
 
 

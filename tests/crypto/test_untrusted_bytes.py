@@ -344,5 +344,7 @@ def test_keys_too_long_to_check_are_refused(tmp_path):
 def test_bfv_keys_of_any_content_are_refused(data):
     with pytest.raises(BadKey, match=r"must .* found "):
         BfvServer(data, BfvCodec(5))
-    with pytest.raises(BadKey, match=r"must .* found "):
-        BfvClient(replace(LATTICE, secret=data.replace(PUBLIC, SECRET) if isinstance(data, bytes) else data), BfvCodec(5)).decrypt(SENT["bfv"])
+    client = BfvClient(replace(LATTICE, secret=data.replace(PUBLIC, SECRET) if isinstance(data, bytes) else data), BfvCodec(5))
+    for use in (lambda: client.decrypt(SENT["bfv"]), lambda: client.encrypt(VALUES)):
+        with pytest.raises(BadKey, match=r"must .* found "):
+            use()
