@@ -70,8 +70,9 @@ def paillier(repeats: int) -> dict[str, object]:
     clients = {name: PaillierClient(key, codec, name, workers=1) for name in ("fixed-base", "half-length", "textbook")}
     tables = {name: seconds(lambda c=c: c._encrypt) for name, c in clients.items()}
     fixed = clients["fixed-base"]
-    sent = fixed.encrypt(values[: 16 * BATCH])
-    assert (fixed.decrypt(fixed.server.add(sent, sent)) == 2 * values[: 16 * BATCH]).all()
+    five = [fixed.encrypt(values[: 16 * BATCH]) for _ in range(5)]
+    sent = five[0]
+    assert (fixed.decrypt(fixed.server.add(*five[:2])) == 2 * values[: 16 * BATCH]).all()
     numbers = [int(x) for x in sent.numbers]
     encrypted = phe.EncryptedNumber(public, numbers[0])
     times = in_turns({
@@ -82,7 +83,7 @@ def paillier(repeats: int) -> dict[str, object]:
         "phe decrypt": (lambda: [private.raw_decrypt(c) for c in numbers], 16),
         "our decrypt": (lambda: fixed.decrypt(sent), 16),
         "phe add": (lambda: [encrypted._raw_add(a, b) for a in numbers for b in numbers], 256),
-        "our add": (lambda: fixed.server.add(sent, sent, sent, sent, sent), 64),
+        "our add": (lambda: fixed.server.add(*five), 64),
         "pack": (lambda: codec.pack(values), len(values)),
     } | floor(key), repeats)
     size = len(fixed.encrypt(values).to_bytes()) / len(values)
@@ -135,7 +136,8 @@ def mlp(repeats: int) -> dict[str, object]:
     codec = Codec(BITS, BATCH, CLIENTS)
     client, rng = PaillierClient(PrivateKey.generate(BITS), codec), np.random.default_rng(0)
     update, draws = rng.normal(0, 0.01, PARAMETERS), rng.random(PARAMETERS)
-    client.encrypt(np.zeros(1, np.int64))
+    q = quantise(update, clip_of(update, codec.magnitude), codec.magnitude, draws)
+    others = [client.encrypt(q) for _ in range(CLIENTS - 1)]
     found: dict[str, list[float]] = {"protect": [], "add": [], "decrypt": []}
     for _ in range(repeats):
         kept = {}
@@ -143,7 +145,7 @@ def mlp(repeats: int) -> dict[str, object]:
             q = quantise(update, clip_of(update, codec.magnitude), codec.magnitude, draws)
             kept["q"], kept["sent"] = q, client.encrypt(q)
         def add(kept=kept):
-            kept["sum"] = client.server.add(*[kept["sent"]] * CLIENTS)
+            kept["sum"] = client.server.add(kept["sent"], *others)
         def decrypt(kept=kept):
             kept["out"] = client.decrypt(kept["sum"])
         for name, call in (("protect", protect), ("add", add), ("decrypt", decrypt)):

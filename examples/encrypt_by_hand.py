@@ -20,13 +20,13 @@ server = client.server
 # Every round: one clip for all, then every client quantises, packs and encrypts.
 clip = float(clip_of(updates, codec.magnitude).max())
 whole = [quantise(update, clip, codec.magnitude, rng.random(1000)) for update in updates]
-sent = [client.encrypt(q).to_bytes() for q in whole]
+sent = [client.encrypt(q, "round 1").to_bytes() for q in whole]
 
 # The server reads, checks and adds.
 total = server.add(*map(server.read, sent))
 
-# A client decrypts the sum and divides.
-sums = client.decrypt(total)
+# A client decrypts the sum, which must be that of these uploads, and divides.
+sums = client.decrypt(server.read(total.to_bytes()), "round 1")
 mean = dequantise(sums, clip, codec.magnitude, total.terms)
 
 exact = bool((sums == sum(whole)).all())

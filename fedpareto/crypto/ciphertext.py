@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fedpareto.crypto.codec import Codec
+from fedpareto.crypto.envelope import close, open_up
+from fedpareto.crypto.stamp import Stamp
 from fedpareto.errors import BadCiphertext, SettingError
 
-MAGIC = b"fedpareto paillier 1"
-# magic, key, key_bits, batch, clients, degree, terms, length
-HEADER = struct.Struct(">20s16sIIIBIQ")
-CHECKSUM = 32
+MAGIC = b"fedpareto paillier 2"
+# magic, key, key_bits, batch, clients, degree, length
+HEADER = struct.Struct(">20s16sIIIBQ")
 
 
 @dataclass(frozen=True)
@@ -22,21 +23,22 @@ class Ciphertext:
 
     key: bytes  # the fingerprint of the public key
     codec: Codec
-    terms: int
     length: int
+    stamp: Stamp  # the uploads it is the sum of
     numbers: tuple[int, ...]  # [count], each modulo n^(degree + 1)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.terms <= self.codec.clients:
-            raise BadCiphertext(
-                f"ciphertext: must be a sum of at most {self.codec.clients} updates, found "
-                f"{self.terms}. Make the codec for more clients."
-            )
+        check_terms(self.terms, self.codec.clients)
         if len(self.numbers) != self.codec.count(self.length):
             raise BadCiphertext(
                 f"ciphertext: {self.length} values must lie in {self.codec.count(self.length)} "
                 f"numbers, found {len(self.numbers)}. It was changed on its way."
             )
+
+    @property
+    def terms(self) -> int:
+        """Return how many uploads were added."""
+        return len(self.stamp.names)
 
     def __repr__(self) -> str:
         return (
@@ -45,31 +47,20 @@ class Ciphertext:
         )
 
     def to_bytes(self) -> bytes:
-        """Return the ciphertext as bytes: a header, the numbers, a checksum against accidents."""
+        """Return the ciphertext as bytes: a header, a stamp, the numbers, a checksum."""
         c = self.codec
         size = number_size(self.codec)
-        header = HEADER.pack(
-            MAGIC, self.key, c.key_bits, c.batch, c.clients, c.degree, self.terms, self.length
+        header = HEADER.pack(MAGIC, self.key, c.key_bits, c.batch, c.clients, c.degree, self.length)
+        return close(
+            header, self.stamp, b"".join(int(x).to_bytes(size, "big") for x in self.numbers)
         )
-        body = header + b"".join(int(x).to_bytes(size, "big") for x in self.numbers)
-        return body + hashlib.sha256(body).digest()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Ciphertext:
         """Return the ciphertext in these bytes; PaillierServer.read also checks its key."""
-        if len(data) < HEADER.size + CHECKSUM or not data.startswith(MAGIC):
-            raise BadCiphertext(
-                f"ciphertext: must begin with {MAGIC.decode()!r} and a header of {HEADER.size} "
-                f"bytes, found {len(data)} bytes that do not. Send it again."
-            )
-        body = data[:-CHECKSUM]
-        checksum = data[-CHECKSUM:]
-        if hashlib.sha256(body).digest() != checksum:
-            raise BadCiphertext(
-                f"ciphertext: the checksum must fit, found {len(data)} bytes it does not fit: cut "
-                "short or changed on the way. Send it again."
-            )
-        _, key, key_bits, batch, clients, degree, terms, length = HEADER.unpack_from(data)
+        (_, key, key_bits, batch, clients, degree, length), stamp, body = open_up(
+            data, HEADER, MAGIC
+        )
         try:
             codec = Codec(key_bits, batch, clients, degree)
         except SettingError as error:
@@ -77,15 +68,13 @@ class Ciphertext:
                 f"ciphertext: the header must make sense, found: {error} Send it again."
             ) from None
         size = number_size(codec)
-        if len(body) - HEADER.size != codec.count(length) * size:
+        if len(body) != codec.count(length) * size:
             raise BadCiphertext(
                 f"ciphertext: {length} values must take {codec.count(length) * size} bytes, found "
-                f"{len(body) - HEADER.size}. Send it again."
+                f"{len(body)}. Send it again."
             )
-        numbers = [
-            int.from_bytes(body[i : i + size], "big") for i in range(HEADER.size, len(body), size)
-        ]
-        return cls(key, codec, terms, length, tuple(numbers))
+        numbers = [int.from_bytes(body[i : i + size], "big") for i in range(0, len(body), size)]
+        return cls(key, codec, length, stamp, tuple(numbers))
 
 
 def number_size(codec: Codec) -> int:
@@ -93,7 +82,16 @@ def number_size(codec: Codec) -> int:
     return ((codec.degree + 1) * codec.key_bits + 7) // 8
 
 
-def same(where: str, ciphertexts: Sequence[Ciphertext]) -> None:
+def check_terms(terms: int, clients: int) -> None:
+    """Refuse a sum of no update or of more than a codec has room for."""
+    if not 1 <= terms <= clients:
+        raise BadCiphertext(
+            f"ciphertext: must be a sum of at most {clients} updates, found {terms}. Make the "
+            "codec for more clients."
+        )
+
+
+def same(where: str, ciphertexts: Sequence[Any]) -> None:
     """Refuse ciphertexts that cannot be added because their keys, codecs or lengths differ."""
     first = ciphertexts[0]
     for other in ciphertexts[1:]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from fedpareto.errors import BadKey
 
 PRIVATE = "fedpareto paillier private key"
 PUBLIC = "fedpareto paillier public key"
+MOST_BYTES = 2**16  # the longest key takes an eighth of it
 
 
 def write_private_key(key: PrivateKey, path: str | Path) -> None:
@@ -72,17 +74,34 @@ def _read(path: str | Path, kind: str, names: tuple[str, ...], secret: bool) -> 
                     f"{path}: a private key must be readable by its owner alone, found mode "
                     f"{mode:o}. Run: chmod 600 {path}"
                 )
-            text = file.read()
+            text = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise BadKey(
             f"{path}: must be a key file that can be read, found: {error.strerror}."
         ) from None
-    try:
-        held: Any = json.loads(text)
-        if held["kind"] == kind:
-            return {name: int(held[name], 16) for name in names}
-        known = held["kind"] in (PRIVATE, PUBLIC)
-    except (ValueError, KeyError, TypeError):
-        known = False
+    if len(text) > MOST_BYTES:
+        raise BadKey(
+            f"{path}: must hold a {kind} of at most {MOST_BYTES} bytes, found more. Name another "
+            "file."
+        )
+    held = _object(text)
+    numbers = [held.get(name) for name in names]
+    if held.get("kind") == kind and all(map(_is_number, numbers)):
+        return {name: int(held[name], 16) for name in names}
+    known = held.get("kind") in (PRIVATE, PUBLIC) and held["kind"] != kind
     found = f"a {held['kind']}" if known else "something else"
     raise BadKey(f"{path}: must hold a {kind}, found {found}. Name another file.")
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    """Return the JSON object in a text, or an empty one if there is none."""
+    try:
+        held = json.loads(text)
+    except (ValueError, RecursionError):  # no JSON, or nested without end
+        return {}
+    return held if isinstance(held, dict) else {}
+
+
+def _is_number(text: object) -> bool:
+    """Return whether this is a number as keys are written."""
+    return isinstance(text, str) and re.fullmatch("[0-9a-f]+", text) is not None

@@ -18,6 +18,7 @@ from fedpareto.crypto.powers import gmp
 from fedpareto.errors import BadKey, SettingError
 
 LEAST_BITS = 2048  # 112 bits of security by NIST SP 800-57; 3072 has 128
+MOST_BITS = 16384  # longer ones take minutes to check
 COFACTOR_BITS = 16
 
 
@@ -33,12 +34,13 @@ class PublicKey:
             not isinstance(self.n, int)
             or self.n < 15
             or self.n % 2 == 0
-            or gmp().is_prime(self.n)
+            or self.n.bit_length() > MOST_BITS
+            or _looks_prime(self.n)
             or gmp().is_power(self.n)
         ):
             raise BadKey(
-                "public key: n must be an odd product of two primes, found another number. Read "
-                "the key file again."
+                "public key: n must be an odd product of two primes and have at most "
+                f"{MOST_BITS} bits, found another number. Read the key file again."
             )
         _check_size("public key", self.bits, self.allow_insecure)
 
@@ -70,15 +72,13 @@ class PrivateKey:
     def __post_init__(self) -> None:
         p = self.p
         q = self.q
-        if not (
-            isinstance(p, int)
-            and isinstance(q, int)
-            and gmp().is_prime(p, 40)
-            and gmp().is_prime(q, 40)
+        if not all(
+            isinstance(x, int) and x.bit_length() <= MOST_BITS // 2 and gmp().is_prime(x)
+            for x in (p, q)
         ):
             raise BadKey(
-                "private key: p and q must be primes, found one that is not. Read the key file "
-                "again or generate a new key."
+                f"private key: p and q must be primes of at most {MOST_BITS // 2} bits, found one "
+                "that is not. Read the key file again or generate a new key."
             )
         if p == q:
             raise BadKey(
@@ -103,9 +103,11 @@ class PrivateKey:
             isinstance(bits, bool)
             or not isinstance(bits, int)
             or bits % 2
-            or not 128 <= bits <= 16384
+            or not 128 <= bits <= MOST_BITS
         ):
-            raise SettingError(f"bits: must be an even number from 128 to 16384, found {bits!r}.")
+            raise SettingError(
+                f"bits: must be an even number from 128 to {MOST_BITS}, found {bits!r}."
+            )
         _check_size("private key", bits, allow_insecure)
         p, k = _prime(bits // 2)
         while True:
@@ -174,6 +176,12 @@ def _random_prime(g: Any, bits: int) -> int:
         found = secrets.randbits(bits) | 3 << (bits - 2) | 1
         if g.is_prime(found, 40):
             return found
+
+
+def _looks_prime(n: int) -> bool:
+    """Return whether a number is a prime; a long one is tried by a single power."""
+    found: bool = gmp().is_prime(n) if n.bit_length() <= 64 else gmp().is_strong_prp(n, 2)
+    return found
 
 
 def _check_size(where: str, bits: int, allow_insecure: bool) -> None:

@@ -9,39 +9,44 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from fedpareto.crypto.ciphertext import check_terms, same
 from fedpareto.crypto.codec import LARGEST, Numbers, check_numbers
+from fedpareto.crypto.envelope import close, open_up
+from fedpareto.crypto.stamp import Stamp, Stamps, added, check_names
+from fedpareto.crypto.tenseal_bytes import (
+    SLOTS,
+    chunk_of,
+    context_of,
+    new_key,
+    tenseal,
+    vector_of,
+)
 from fedpareto.errors import (
     BadCiphertext,
     BadKey,
     CapacityError,
     DecodeOverflow,
-    MissingPackage,
+    EncryptionError,
     SettingError,
 )
 
-SLOTS = 4096
 # Decryption is right while clients × noise < q/2t. Fresh noise is below 2^12 (10 standard
 # deviations), and q has 72 bits when the prime for key switching is put aside, so that 2^17 clients
 # are safe with t below 2^40.
 MOST_CLIENTS = 2**17
 MOST_BITS = 40
-MAGIC = b"fedpareto bfv 1"
-HEADER = struct.Struct(">15s16sIBIQ")  # magic, key, clients, bits, terms, length
-
-
-def tenseal() -> Any:
-    """Return the module tenseal."""
-    try:
-        import tenseal
-    except ImportError:
-        raise MissingPackage("tenseal", "lattice", "lattice encryption") from None
-    return tenseal
+MAGIC = b"fedpareto bfv 2"
+HEADER = struct.Struct(">15s16sIBQ")  # magic, key, clients, bits, length
+SIZE = struct.Struct(">I")  # before every part of a ciphertext or a key
+PUBLIC = b"fedpareto bfv public key 2"
+SECRET = b"fedpareto bfv secret key 2"
 
 
 @dataclass(frozen=True)
@@ -83,10 +88,14 @@ class BfvCodec:
         """Return how many ciphertexts hold this many values."""
         return -(-length // SLOTS)
 
+    def sizes(self, length: int) -> list[int]:
+        """Return how many of so many values each ciphertext holds."""
+        return [min(SLOTS, length - start) for start in range(0, length, SLOTS)]
+
 
 @dataclass(frozen=True, repr=False)
 class BfvKey:
-    """What the clients share: TenSEAL's parameters, as bytes."""
+    """What the clients share: SEAL's keys, as bytes."""
 
     secret: bytes  # with the secret key
     public: bytes  # without it
@@ -95,16 +104,8 @@ class BfvKey:
     @classmethod
     def generate(cls, bits: int = 20) -> BfvKey:
         """Return a new key, from the system's randomness, for plaintexts of so many bits."""
-        ts = tenseal()
-        made = ts.context(
-            ts.SCHEME_TYPE.BFV, poly_modulus_degree=SLOTS, plain_modulus=BfvCodec(1, bits).modulus
-        )
-        keep = {"save_public_key": True, "save_galois_keys": False, "save_relin_keys": False}
-        return cls(
-            made.serialize(save_secret_key=True, **keep),
-            made.serialize(save_secret_key=False, **keep),
-            bits,
-        )
+        public, secret = new_key(BfvCodec(1, bits).modulus)
+        return cls(_key_bytes(SECRET, bits, public, secret), _key_bytes(PUBLIC, bits, public), bits)
 
     def __repr__(self) -> str:
         return f"BfvKey({self.bits} bits, {_fingerprint(self.public).hex()[:8]}, secret not shown)"
@@ -116,19 +117,20 @@ class BfvCiphertext:
 
     key: bytes  # the fingerprint of the public half
     codec: BfvCodec
-    terms: int
     length: int
+    stamp: Stamp  # the uploads it is the sum of
     vectors: tuple[Any, ...] = field(repr=False)  # [count], TenSEAL's
 
+    @property
+    def terms(self) -> int:
+        """Return how many uploads were added."""
+        return len(self.stamp.names)
+
     def to_bytes(self) -> bytes:
-        """Return the ciphertext as bytes: a header, the vectors, a checksum against accidents."""
+        """Return the ciphertext as bytes: a header, a stamp, the vectors, a checksum."""
         codec = self.codec
-        parts = [HEADER.pack(MAGIC, self.key, codec.clients, codec.bits, self.terms, self.length)]
-        for vector in self.vectors:
-            data = vector.serialize()
-            parts += [struct.pack(">I", len(data)), data]
-        body = b"".join(parts)
-        return body + hashlib.sha256(body).digest()
+        header = HEADER.pack(MAGIC, self.key, codec.clients, codec.bits, self.length)
+        return close(header, self.stamp, _joined(map(chunk_of, self.vectors)))
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,15 +141,16 @@ class BfvServer:
     codec: BfvCodec
 
     def __post_init__(self) -> None:
-        if self._parameters.is_private():
+        if isinstance(self.public, bytes) and self.public.startswith(SECRET):
             raise BadKey(
                 "BFV server: must be given the public half of a key, found the secret one. Give "
                 "it BfvKey.public."
             )
+        _ = self._parameters
 
     @cached_property
     def _parameters(self) -> Any:
-        return _loaded(self.public)
+        return _loaded(PUBLIC, self.public, self.codec)
 
     @cached_property
     def fingerprint(self) -> bytes:
@@ -156,60 +159,63 @@ class BfvServer:
 
     def read(self, data: bytes) -> BfvCiphertext:
         """Return the ciphertext in these bytes if it is one of this key and codec."""
-        body = data[:-32]
-        checksum = data[-32:]
-        if (
-            len(body) < HEADER.size
-            or not body.startswith(MAGIC)
-            or hashlib.sha256(body).digest() != checksum
-        ):
-            raise BadCiphertext(
-                f"ciphertext: must be a BFV ciphertext whose checksum fits, found {len(data)} "
-                "bytes of something else: cut short, changed on the way, or of another scheme. "
-                "Send it again."
-            )
-        _, key, clients, bits, terms, length = HEADER.unpack_from(body)
+        (_, key, clients, bits, length), stamp, body = open_up(data, HEADER, MAGIC)
         self._check(key, (clients, bits))
-        vectors = []
-        at = HEADER.size
-        while at < len(body):
-            (size,) = struct.unpack_from(">I", body, at)
-            at += 4
-            vectors.append(tenseal().bfv_vector_from(self._parameters, body[at : at + size]))
-            at += size
-        if not 1 <= terms <= self.codec.clients or sum(v.size() for v in vectors) != length:
+        check_terms(len(stamp.names), self.codec.clients)
+        chunks = _parts(BadCiphertext, "ciphertext", body)
+        count = self.codec.count(length)
+        if len(chunks) != count:  # before anything of this length is made
             raise BadCiphertext(
-                f"ciphertext: the header must fit what follows, found {terms} terms and {length} "
-                "values. Send it again."
+                f"ciphertext: {length} values must lie in {count} parts, found {len(chunks)}. Send "
+                "it again."
             )
-        return BfvCiphertext(key, self.codec, terms, length, tuple(vectors))
+        vectors = tuple(
+            vector_of(self._parameters, self.codec.modulus, chunk, size)
+            for chunk, size in zip(chunks, self.codec.sizes(length), strict=True)
+        )
+        return BfvCiphertext(key, self.codec, length, stamp, vectors)
 
     def check(self, ciphertext: BfvCiphertext) -> None:
-        """Refuse a ciphertext of another key or codec."""
+        """Refuse a ciphertext of another scheme, key or codec."""
+        if not isinstance(ciphertext, BfvCiphertext):
+            raise BadCiphertext(
+                f"ciphertext: must be a BFV ciphertext, found {type(ciphertext).__name__}. Use one "
+                "scheme everywhere, and read bytes by the server's read."
+            )
         self._check(ciphertext.key, (ciphertext.codec.clients, ciphertext.codec.bits))
+        found = [vector.size() for vector in ciphertext.vectors]
+        count = self.codec.count(ciphertext.length)
+        if len(found) != count or found != self.codec.sizes(ciphertext.length):
+            raise BadCiphertext(
+                f"ciphertext: {ciphertext.length} values must lie in parts of {SLOTS} and a rest, "
+                f"found {len(found)} parts with {sum(found)} values. It was changed on its way."
+            )
 
     def add(self, *ciphertexts: BfvCiphertext) -> BfvCiphertext:
         """Return the encrypted sum."""
         if not ciphertexts:
             raise SettingError("add: must be given at least one ciphertext, found none.")
-        first = ciphertexts[0]
         for one in ciphertexts:
             self.check(one)
-            if one.length != first.length:
-                raise BadCiphertext(
-                    f"add: all ciphertexts must have one length, found {first.length} and "
-                    f"{one.length}."
-                )
+        first = ciphertexts[0]
+        same("add", ciphertexts)
         terms = sum(c.terms for c in ciphertexts)
         if terms > self.codec.clients:
             raise BadCiphertext(
                 f"add: at most {self.codec.clients} updates may be summed, found {terms}. Make the "
                 "codec for more clients."
             )
+        stamp = added("add", [c.stamp for c in ciphertexts])
         total = first.vectors
-        for other in ciphertexts[1:]:
-            total = tuple(a + b for a, b in zip(total, other.vectors, strict=True))
-        return BfvCiphertext(first.key, self.codec, terms, first.length, total)
+        try:
+            for other in ciphertexts[1:]:
+                total = tuple(a + b for a, b in zip(total, other.vectors, strict=True))
+        except (RuntimeError, ValueError):
+            raise BadCiphertext(
+                "add: a sum must still hide its values, found one that SEAL refuses because it "
+                "does not: a client sent the opposite of another's upload. Leave it out."
+            ) from None
+        return BfvCiphertext(first.key, self.codec, first.length, stamp, total)
 
     def _check(self, key: bytes, codec: tuple[int, int]) -> None:
         if key != self.fingerprint:
@@ -246,16 +252,21 @@ class BfvClient:
         """Return what the server needs, without the secret key."""
         return BfvServer(self.key.public, self.codec)
 
-    def encrypt(self, values: Numbers) -> BfvCiphertext:
-        """Return whole numbers [V] from -magnitude to magnitude of the codec, encrypted."""
+    def encrypt(self, values: Numbers, label: str = "") -> BfvCiphertext:
+        """Return whole numbers [V] from -magnitude to magnitude of the codec, encrypted.
+
+        The label, such as the round, must be the same for all that are added and decrypted.
+        """
         check_numbers("encrypt", values, self.codec.magnitude)
         chunks = [values[i : i + SLOTS].tolist() for i in range(0, len(values), SLOTS)]
         vectors = tuple(tenseal().bfv_vector(self.server._parameters, chunk) for chunk in chunks)
-        return BfvCiphertext(self.server.fingerprint, self.codec, 1, len(values), vectors)
+        stamp = self._stamps.make(values, label)
+        return BfvCiphertext(self.server.fingerprint, self.codec, len(values), stamp, vectors)
 
-    def decrypt(self, ciphertext: BfvCiphertext) -> Numbers:
-        """Return the sums [V] of what was encrypted."""
+    def decrypt(self, ciphertext: BfvCiphertext, label: str = "") -> Numbers:
+        """Return the sums [V] of what was encrypted; refuse any that are not those stamped."""
         self.server.check(ciphertext)
+        check_names("decrypt", ciphertext.stamp)
         whole = [x for vector in ciphertext.vectors for x in vector.decrypt(self._secret)]
         sums = np.array(whole, np.int64)
         bound = ciphertext.terms * self.codec.magnitude
@@ -264,20 +275,66 @@ class BfvClient:
                 f"decrypt: every sum of {ciphertext.terms} values must lie within ±{bound}, found "
                 "one beyond. More updates were added than counted, or a ciphertext was changed."
             )
+        self._stamps.check(ciphertext.stamp, sums, label)
         return sums
 
     @cached_property
     def _secret(self) -> Any:
-        return _loaded(self.key.secret).secret_key()
+        return _loaded(SECRET, self.key.secret, self.codec).secret_key()
+
+    @cached_property
+    def _stamps(self) -> Stamps:
+        _ = self._secret  # so that a damaged key never stamps
+        return Stamps(self.key.secret, self.codec)
 
 
-def _loaded(data: bytes) -> Any:
-    try:
-        return tenseal().context_from(data)
-    except (ValueError, TypeError, RuntimeError):
+def _key_bytes(magic: bytes, bits: int, *parts: bytes) -> bytes:
+    whole = magic + bytes([bits]) + _joined(parts)
+    return whole + hashlib.sha256(whole).digest()
+
+
+def _loaded(magic: bytes, data: Any, codec: BfvCodec) -> Any:
+    """Return TenSEAL's context with the key in these bytes."""
+    if (
+        not isinstance(data, bytes)
+        or len(data) < len(magic) + 33
+        or not data.startswith(magic)
+        or hashlib.sha256(data[:-32]).digest() != data[-32:]
+    ):
         raise BadKey(
-            "BFV key: must be bytes that BfvKey.generate made, found others. Read them again."
-        ) from None
+            f"BFV key: must be bytes that BfvKey.generate made, beginning with {magic.decode()!r}, "
+            "found others. Read them again, or generate a key with this version."
+        )
+    bits = data[len(magic)]
+    if bits != codec.bits:
+        raise BadKey(f"BFV key: must be of {codec.bits} bits like the codec, found {bits}.")
+    parts = _parts(BadKey, "BFV key", data[len(magic) + 1 : -32])
+    if len(parts) != (2 if magic == SECRET else 1):
+        raise BadKey(f"BFV key: must have all its parts, found {len(parts)}. Read it again.")
+    return context_of(codec.modulus, *parts)
+
+
+def _joined(parts: Iterable[bytes]) -> bytes:
+    """Return parts in one piece, each after its length."""
+    return b"".join(SIZE.pack(len(part)) + part for part in parts)
+
+
+def _parts(error: type[EncryptionError], where: str, data: bytes) -> list[bytes]:
+    """Return the parts that _joined put together."""
+    parts = []
+    at = 0
+    while at < len(data):
+        end = len(data) + 1
+        if at + SIZE.size <= len(data):
+            end = at + SIZE.size + SIZE.unpack_from(data, at)[0]
+        if end > len(data):
+            raise error(
+                f"{where}: every part must have the length it says, found {len(data) - at} bytes "
+                "left for a longer one. Send it again."
+            )
+        parts.append(data[at + SIZE.size : end])
+        at = end
+    return parts
 
 
 def _fingerprint(public: bytes) -> bytes:

@@ -14,6 +14,7 @@ from fedpareto.crypto.keys import PrivateKey, PublicKey
 from fedpareto.crypto.parallel import forked, threaded
 from fedpareto.crypto.powers import gmp
 from fedpareto.crypto.residues import Decryption, Recombination, Residues
+from fedpareto.crypto.stamp import Stamps, added, check_names
 from fedpareto.errors import BadCiphertext, BadKey, SettingError, did_you_mean
 
 
@@ -56,6 +57,8 @@ class PaillierServer:
         """Return the encrypted sum."""
         if not ciphertexts:
             raise SettingError("add: must be given at least one ciphertext, found none.")
+        for one in ciphertexts:
+            _check_type(one)
         same("add", ciphertexts)
         first = ciphertexts[0]
         self._check_header(first)
@@ -65,18 +68,20 @@ class PaillierServer:
                 f"add: at most {self.codec.clients} updates may be summed, found {terms}. Make the "
                 "codec for more clients."
             )
+        stamp = added("add", [c.stamp for c in ciphertexts])
         modulus = self._modulus
         mpz = gmp().mpz
         total = list(map(mpz, first.numbers))
         for other in ciphertexts[1:]:
             total = [a * b % modulus for a, b in zip(total, other.numbers, strict=True)]
-        return Ciphertext(first.key, first.codec, terms, first.length, tuple(map(int, total)))
+        return Ciphertext(first.key, first.codec, first.length, stamp, tuple(map(int, total)))
 
     @cached_property
     def _modulus(self) -> Any:
         return gmp().mpz(self.key.n) ** (self.codec.degree + 1)
 
     def _check_header(self, ciphertext: Ciphertext) -> None:
+        _check_type(ciphertext)
         if ciphertext.codec.key_bits != self.key.bits:
             raise BadCiphertext(
                 f"ciphertext: must be of a key of {self.key.bits} bits, found one of "
@@ -121,16 +126,24 @@ class PaillierClient:
         """Return what the server needs, without the private key."""
         return PaillierServer(self.key.public, self.codec)
 
-    def encrypt(self, values: Numbers) -> Ciphertext:
-        """Return whole numbers [V] from -magnitude to magnitude of the codec, encrypted."""
-        numbers = forked(self._encrypt, self.codec.pack(values), self.workers)
-        return Ciphertext(self.key.public.fingerprint, self.codec, 1, len(values), tuple(numbers))
+    def encrypt(self, values: Numbers, label: str = "") -> Ciphertext:
+        """Return whole numbers [V] from -magnitude to magnitude of the codec, encrypted.
 
-    def decrypt(self, ciphertext: Ciphertext) -> Numbers:
-        """Return the sums [V] of what was encrypted."""
+        The label, such as the round, must be the same for all that are added and decrypted.
+        """
+        numbers = forked(self._encrypt, self.codec.pack(values), self.workers)
+        stamp = self._stamps.make(values, label)
+        key = self.key.public.fingerprint
+        return Ciphertext(key, self.codec, len(values), stamp, tuple(numbers))
+
+    def decrypt(self, ciphertext: Ciphertext, label: str = "") -> Numbers:
+        """Return the sums [V] of what was encrypted; refuse any that are not those stamped."""
         self.server.check(ciphertext)
+        check_names("decrypt", ciphertext.stamp)
         plaintexts = threaded(self._decrypt_all, ciphertext.numbers, self.workers)
-        return self.codec.unpack(plaintexts, ciphertext.terms, ciphertext.length)
+        sums = self.codec.unpack(plaintexts, ciphertext.terms, ciphertext.length)
+        self._stamps.check(ciphertext.stamp, sums, label)
+        return sums
 
     def _decrypt_all(self, numbers: Sequence[int]) -> list[int]:
         """Return the signed plaintexts of ciphertexts."""
@@ -143,6 +156,11 @@ class PaillierClient:
         return [m if 2 * m < whole else m - whole for m in found]
 
     @cached_property
+    def _stamps(self) -> Stamps:
+        primes = sorted((self.key.p, self.key.q))
+        return Stamps("paillier {:x} {:x}".format(*primes).encode(), self.codec)
+
+    @cached_property
     def _encrypt(self) -> Construction:
         return CONSTRUCTIONS[self.construction](self.key, self.codec.degree)
 
@@ -153,6 +171,14 @@ class PaillierClient:
         p = Residues(self.key.p, n, s)
         q = Residues(self.key.q, n, s)
         return Decryption(p), Decryption(q), Recombination(p.plain, q.plain), n**s
+
+
+def _check_type(ciphertext: object) -> None:
+    if not isinstance(ciphertext, Ciphertext):
+        raise BadCiphertext(
+            f"ciphertext: must be a Paillier ciphertext, found {type(ciphertext).__name__}. Use "
+            "one scheme everywhere, and read bytes by the server's read."
+        )
 
 
 def _check_fit(key: PublicKey, codec: Codec) -> None:

@@ -26,11 +26,11 @@ class Client(Protocol):
     def server(self) -> Server:
         """Return what the server needs, without the private key."""
 
-    def encrypt(self, values: Numbers) -> Any:
-        """Return whole numbers [V], encrypted."""
+    def encrypt(self, values: Numbers, label: str = "") -> Any:
+        """Return whole numbers [V], encrypted; the label, such as the round, is all clients'."""
 
-    def decrypt(self, ciphertext: Any) -> Numbers:
-        """Return the sums [V] of what was encrypted."""
+    def decrypt(self, ciphertext: Any, label: str = "") -> Numbers:
+        """Return the sums [V] of what was encrypted, if the server added what it says it did."""
 
 
 SCHEMES: dict[str, type[Client]] = {

@@ -23,6 +23,7 @@ from fedpareto.crypto import (
     Textbook,
 )
 from fedpareto.crypto.residues import FixedBase, Residues
+from fedpareto.crypto.stamp import added
 from fedpareto.errors import BadCiphertext, BadKey, DecodeOverflow, SettingError
 
 KEYS = {bits: PrivateKey.generate(bits, allow_insecure=True) for bits in (512, 1024)}
@@ -42,6 +43,12 @@ def client_of(key, codec, construction="fixed-base", workers=1):
 
 
 CLIENT = client_of(KEYS[512], CODEC)
+
+
+def copies(client, values, count):
+    """Uploads of the same values, each with its own stamp, encrypted once."""
+    one = client.encrypt(values)
+    return [replace(one, stamp=client._stamps.make(values, "")) for _ in range(count)]
 
 
 @settings(max_examples=40)
@@ -72,7 +79,7 @@ def test_a_thousand_clients_at_the_extremes():
     codec = Codec(512, 20, 1000)
     client = client_of(KEYS[512], codec)
     values = np.where(np.arange(33) % 3, -codec.magnitude, codec.magnitude)
-    total = client.server.add(*[client.encrypt(values)] * 1000)
+    total = client.server.add(*copies(client, values, 1000))
     np.testing.assert_array_equal(client.decrypt(total), 1000 * values)
     with pytest.raises(BadCiphertext, match="at most 1000 updates may be summed, found 1001"):
         client.server.add(total, client.encrypt(values))
@@ -88,11 +95,11 @@ def test_a_key_of_2048_bits_with_all_cores():
 
 def test_more_summands_than_clients_are_refused():
     """T4, with the counter."""
-    one = CLIENT.encrypt(np.ones(3, np.int64))
+    six = copies(CLIENT, np.ones(3, np.int64), 6)
     with pytest.raises(BadCiphertext, match=r"at most 5 updates may be summed, found 6. Make the codec for more clients"):
-        CLIENT.server.add(*[one] * 6)
+        CLIENT.server.add(*six)
     with pytest.raises(BadCiphertext, match="must be a sum of at most 5 updates, found 6"):
-        replace(one, terms=6)
+        replace(six[0], stamp=added("add", [one.stamp for one in six]))
     with pytest.raises(SettingError, match="at least one ciphertext"):
         CLIENT.server.add()
 
@@ -100,12 +107,12 @@ def test_more_summands_than_clients_are_refused():
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_an_overflow_past_the_counter_is_found_when_decoding(sign):
     """T4, without the counter."""
-    one = CLIENT.encrypt(np.full(40, sign * CODEC.magnitude))
-    five = CLIENT.server.add(*[one] * 5)
-    six = CLIENT.server.add(replace(five, terms=1), one)
-    for terms in (2, 5):
+    one, *four = copies(CLIENT, np.full(40, sign * CODEC.magnitude), 5)
+    five = CLIENT.server.add(one, *four)
+    six = CLIENT.server.add(replace(five, stamp=four[0].stamp), one)
+    for claimed in (six, five):
         with pytest.raises(DecodeOverflow):
-            CLIENT.decrypt(replace(six, terms=terms))
+            CLIENT.decrypt(replace(six, stamp=claimed.stamp))
 
 
 def test_values_in_the_tail_of_a_ciphertext_are_found():
@@ -203,7 +210,7 @@ def test_phe_agrees():
         client = client_of(key, codec, construction)
         ours = client.encrypt(values[0])
         assert private.raw_decrypt(ours.numbers[0]) == plain[0] % public.n
-        theirs = replace(ours, numbers=(int(public.raw_encrypt(plain[1] % public.n)),))
+        theirs = replace(ours, numbers=(int(public.raw_encrypt(plain[1] % public.n)),), stamp=client._stamps.make(values[1], ""))
         np.testing.assert_array_equal(client.decrypt(theirs), values[1])
         total = client.server.add(ours, theirs)
         assert private.raw_decrypt(total.numbers[0]) == sum(plain) % public.n
@@ -259,5 +266,5 @@ def test_a_key_made_elsewhere_decrypts_but_has_no_fixed_base():
 
 
 def test_empty_vectors_pass_through():
-    sent = CLIENT.encrypt(np.zeros(0, np.int64))
-    assert len(CLIENT.decrypt(CLIENT.server.read(CLIENT.server.add(sent, sent).to_bytes()))) == 0
+    sent = copies(CLIENT, np.zeros(0, np.int64), 2)
+    assert len(CLIENT.decrypt(CLIENT.server.read(CLIENT.server.add(*sent).to_bytes()))) == 0
