@@ -7,6 +7,7 @@ allocated, and arrays of Python objects, which could run code, are refused.
 from __future__ import annotations
 
 import ast
+import io
 import math
 import re
 import zipfile
@@ -23,13 +24,23 @@ from fedpareto.federation.bounds import check_room
 LONGEST_HEADER = 1_000  # bytes; numpy's own of an array of numbers has 118
 MOST_DIMENSIONS = 32
 CHUNK = 2**20
+LONGEST_PIECE = 2**22
 PACKED = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # the ways in which numpy writes
 NUMBERS = re.compile(r"[<>|=]?[biufcSU]\d{1,4}")  # texts are refused later, in better words
 
 
+class _Pieces(io.FileIO):
+    """A file that is read in small pieces: only a list of very many names would be a large one."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > LONGEST_PIECE:
+            raise DataError(f"{self.name}: must list few arrays, found {size:,} bytes of names.")
+        return super().read(size)
+
+
 def read_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Return the named arrays of an .npz file; what else it holds is not read."""
-    with path.open("rb") as raw, zipfile.ZipFile(raw) as file:
+    with _Pieces(str(path)) as raw, zipfile.ZipFile(raw) as file:
         members = {info.filename.removesuffix(".npy"): info for info in file.infolist()}
         if not set(names) <= set(members):
             found = sorted(members)

@@ -322,6 +322,12 @@ def chosen_flags(path: Path) -> None:
     archive(path, {name: content.replace(b"K\x00tb\x89T", b"K\x3ftb\x89T") for name, content in CIFAR.items()})
 
 
+def addresses(path: Path) -> None:
+    """An array of Python objects whose flags say that they are plain bytes: every eight bytes are taken for an address."""
+    made = batch(np.full((2, 8 * 3072), 65, np.uint8), [1, 2]).replace(b"U\x02u1", b"U\x02O8")
+    archive(path, dict.fromkeys(CIFAR, made))
+
+
 def a_call(path: Path) -> None:
     archive(path, dict.fromkeys(CIFAR, b"\x80\x02cos\nabort\n)R."))
 
@@ -334,7 +340,7 @@ def gzip_of_gigabytes(path: Path) -> None:
 
 
 FINDINGS: dict[str, tuple[str, Callable[[Path], None]]] = {
-    "a kind of array with chosen flags": ("cifar", chosen_flags), "a call that ends the process": ("cifar", a_call),
+    "a kind of array with chosen flags": ("cifar", chosen_flags), "bytes taken for addresses": ("cifar", addresses), "a call that ends the process": ("cifar", a_call),
     "a tar of gigabytes": ("cifar", gzip_of_gigabytes), "a zip that lies about its size": ("npz", a_zip_that_lies_about_its_size),
     "inputs without features": ("npz", no_features), "a class number of a trillion": ("npz", huge_class),
     "numbers to predict that single precision cannot hold": ("npz", numbers_beyond_single_precision),

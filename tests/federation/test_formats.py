@@ -430,6 +430,16 @@ def test_arrays_compressed_as_numpy_does_not_are_refused(tmp_path: Path, kind: i
         f"{path}: x_train must be stored plain or deflated, found compression {kind}. Save it with np.savez.")
 
 
+def test_a_file_that_lists_a_hundred_thousand_names_is_refused_before_they_are_read(tmp_path: Path) -> None:
+    entry = struct.pack("<4s6H3L5H2L", b"PK\1\2", 20, 20, 0, 0, 0, 33, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"a"
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 100, 100, len(entry) * 100_000, 0, 0)
+    path = tmp_path / "own.npz"
+    path.write_bytes(entry * 100_000 + end)
+    assert message_of(lambda: read(read_npz, path)) == f"{path}: must list few arrays, found 4,700,000 bytes of names."
+    path.write_bytes(entry * 3 + end.replace(struct.pack("<L", len(entry) * 100_000), struct.pack("<L", len(entry) * 3)))
+    assert message_of(lambda: read(read_npz, path)) == f"{path}: must hold the arrays {', '.join(NAMES)}, found ['a']."
+
+
 def test_a_file_of_many_others_names_a_few_of_them(tmp_path: Path) -> None:
     path = zip_of(tmp_path / "own.npz", {f"a{i:03}": b"" for i in range(500)})
     message = message_of(lambda: read(read_npz, path))
@@ -586,7 +596,7 @@ def test_batches_here_are_pickled_as_python_2_did() -> None:
 
 
 def test_a_batch_of_ten_thousand_images_is_read(tmp_path: Path) -> None:
-    x, y = np.resize(PIXELS, (10_000, 3072)), np.arange(10_000) % 10
+    x, y = np.repeat(np.arange(10_000).astype(np.uint8)[:, None], 3072, axis=1), np.arange(10_000) % 10
     path = archive(tmp_path / "cifar-10-python.tar.gz", CIFAR | {"test_batch": batch(x, y.tolist(), b"testing batch 1 of 1")})
     found = read_cifar_archive(path)
     assert np.array_equal(found["x_test"].reshape(-1, 3072), x)

@@ -352,8 +352,8 @@ def test_a_dirichlet_split_that_would_take_minutes_is_refused_at_once(classes: i
 
 
 def test_a_split_of_much_work_is_tried_less_often_and_always_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    labels, data = labels_of(100, 3), Data(split="dirichlet", clients=200, alpha=1e-3)  # no draw leaves a client for all
-    for work, tries in ((10**9, 50), (1_300_000, 10), (121_000, 1)):
+    labels, data = labels_of(10, 30), Data(split="dirichlet", clients=200, alpha=1e-3)  # no draw has an image for all
+    for work, tries in ((10**9, 50), (130_000, 10), (12_300, 1)):
         monkeypatch.setattr("fedpareto.federation.split.MOST_WORK", work)
         with pytest.raises(DataError, match=f"in the last of {tries} dirichlet splits"):
             deal(labels, data, 0)
