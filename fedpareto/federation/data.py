@@ -1,8 +1,8 @@
 """Data sets: images or rows with labels, loaded once and shared by all federations.
 
 Files are looked for in the data directory: the study's `directory`, else the environment variable
-FEDPARETO_DATA, else the user's cache. What is missing is downloaded with a checksum where there is
-a network.
+FEDPARETO_DATA, else the user's cache. What is missing is downloaded where there is a network. Files
+as published are checked against their md5 sums, whether they were downloaded or put there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.errors import DataError, SettingError, did_you_mean
-from fedpareto.federation.download import Remote, download
+from fedpareto.federation.download import Remote, download, verify
 from fedpareto.federation.formats import (
     Arrays,
     call_function,
@@ -169,7 +169,7 @@ FILES: dict[str, Files] = {
     "fashion-mnist": _mnist_like(
         "fashion_mnist.npz",
         "fashion-mnist",
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
         (
             "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
             "25c81989df183df01b3e8a0aad5dffbe",
@@ -248,6 +248,9 @@ def _arrays(data: Data) -> Arrays:
             return call_function(data.name)
         return read(read_npz, _own_file(data.name, folder))
     paths, reader = present(data.name, folder) or _fetched(data.name, folder)
+    for remote in FILES[data.name].remotes:
+        if folder / remote.path in paths:
+            verify(folder / remote.path, remote.md5)
     return read(reader, *paths)
 
 

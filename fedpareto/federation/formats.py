@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import io
-import pickle
-import tarfile
+import math
+import struct
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.errors import DataError, FedparetoError, MissingPackage, SettingError
+from fedpareto.federation.bounds import check_room
+from fedpareto.federation.cifar import TEST, TRAIN, read_batches
+from fedpareto.federation.npz import read_arrays
 from fedpareto.settings import imported
 
 Arrays = dict[str, NDArray[Any]]
@@ -84,31 +87,34 @@ def _check_part(part: str, x: NDArray[Any], y: NDArray[Any], where: str) -> None
             f"{where}: x_{part} and y_{part} must have the same length, above 0, found "
             f"{len(x)} and {len(y)}."
         )
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        raise DataError(f"{where}: y_{part} must hold finite numbers to predict, found others.")
+    if x.size == 0:
+        raise DataError(f"{where}: x_{part} must have inputs with numbers, found shape {x.shape}.")
+    if y.dtype.kind == "f" and not _moderate(y):
+        raise DataError(
+            f"{where}: y_{part} must hold numbers to predict that are finite and below 1e38, found "
+            "others."
+        )
     if y.dtype.kind != "f" and (y.min() < 0 or y.max() >= MOST_CLASSES):
         raise DataError(
             f"{where}: y_{part} must hold class numbers from 0 to {MOST_CLASSES - 1:,}, found "
             f"{y.min()} to {y.max()}."
         )
-    if x.dtype == np.uint8:
-        return
-    # a comparison with nan is false
-    if not np.issubdtype(x.dtype, np.floating) or not float(np.abs(x).max()) < 1e38:
+    if x.dtype != np.uint8 and not (x.dtype.kind == "f" and _moderate(x)):
         raise DataError(
             f"{where}: x_{part} must be uint8, or floats that are finite and below 1e38, found "
             f"{x.dtype} of another kind."
         )
 
 
+def _moderate(x: NDArray[Any]) -> bool:
+    """Say whether all floats are finite, also in single precision."""
+    # a comparison with nan is false
+    return float(x.min()) > -1e38 and float(x.max()) < 1e38
+
+
 def read_npz(path: Path) -> Arrays:
     """Read the arrays x_train, y_train, x_test, y_test of an .npz file."""
-    return checked(_npz(path), str(path))
-
-
-def _npz(path: Path) -> dict[str, NDArray[Any]]:
-    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+    return checked(read_arrays(path, NAMES), str(path))
 
 
 def read_idx(folder: Path) -> Arrays:
@@ -123,50 +129,34 @@ def read_idx(folder: Path) -> Arrays:
 
 
 def _idx(folder: Path, name: str) -> NDArray[np.uint8]:
-    """Return the array of one idx file."""
-    path = folder / f"{name}.gz"
-    if path.exists():
-        raw = gzip.decompress(path.read_bytes())
-    else:
-        path = folder / name
-        raw = path.read_bytes()
-    rank = raw[3]
-    shape = np.frombuffer(raw, ">u4", rank, 4).astype(int)
-    if raw[:3] != b"\0\0\x08" or len(raw) != 4 + 4 * rank + int(np.prod(shape)):
+    """Return the array of one idx file: two zeros, the type, the rank, the shape, the bytes."""
+    zipped = folder / f"{name}.gz"
+    path = zipped if zipped.exists() else folder / name
+    with gzip.open(path) if path == zipped else path.open("rb") as file:
+        start = file.read(4)
+        if start[:3] != b"\0\0\x08" or start[3:] not in (b"\1", b"\2", b"\3", b"\4"):
+            raise DataError(
+                f"{path}: must be an idx file of bytes, found one that begins {start!r}."
+            )
+        shape = struct.unpack(f">{start[3]}I", file.read(4 * start[3]))
+        size = math.prod(shape)
+        check_room(path, size)
+        content = file.read(size + 1)
+    if len(content) != size:
+        found = "more" if len(content) > size else f"{len(content):,}"
         raise DataError(
-            f"{path}: must be an idx file of bytes, found {len(raw)} bytes that begin with "
-            f"{raw[:4]!r}."
+            f"{path}: must be an idx file of {size:,} bytes, as its shape {shape} says, found "
+            f"{found}. Fetch it again."
         )
-    return np.frombuffer(raw, np.uint8, offset=4 + 4 * rank).reshape(shape).copy()
+    return np.frombuffer(content, np.uint8).reshape(shape).copy()
 
 
 def read_cifar_archive(path: Path) -> Arrays:
     """Read CIFAR-10 from cifar-10-python.tar.gz."""
-    batches = {}
-    with tarfile.open(path) as archive:
-        for member in archive.getmembers():
-            file = archive.extractfile(member)
-            if file is not None and "_batch" in member.name:
-                content = io.BytesIO(file.read())
-                batches[Path(member.name).name] = _Plain(content, encoding="bytes").load()
-    train = [batches[f"data_batch_{i}"] for i in range(1, 6)]
-    test = [batches["test_batch"]]
-    arrays: Arrays = {}
-    for part, found in (("train", train), ("test", test)):
-        arrays[f"x_{part}"] = np.concatenate([b[b"data"] for b in found]).reshape(-1, 3, 32, 32)
-        arrays[f"y_{part}"] = np.concatenate([b[b"labels"] for b in found]).astype(np.int64)
-    return checked(arrays, str(path))
-
-
-class _Plain(pickle.Unpickler):
-    """An unpickler that knows arrays and nothing else: a data file must not run code."""
-
-    KNOWN = ("_reconstruct", "ndarray", "dtype", "scalar")
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module.split(".")[0] == "numpy" and name in self.KNOWN:
-            return super().find_class(module.replace("numpy.core", "numpy._core"), name)
-        raise pickle.UnpicklingError(f"code in place of arrays: {module}.{name}")
+    batches = read_batches(path)
+    train = [batches[name] for name in TRAIN]
+    x, y = (np.concatenate(parts) for parts in zip(*train, strict=True))
+    return checked((x, y, *batches[TEST]), str(path))
 
 
 def read_jpegs(train: Path, test: Path) -> Arrays:
@@ -180,16 +170,35 @@ def _jpegs(path: Path) -> tuple[NDArray[np.uint8], NDArray[Any]]:
         from PIL import Image
     except ImportError:
         raise MissingPackage("pillow", "images", "reading JPEG images") from None
-    file = _npz(path)
-    if not {"jpeg", "offsets", "labels"} <= set(file):
+    file = read_arrays(path, ("jpeg", "offsets", "labels"))
+    raw, offsets = file["jpeg"], file["offsets"]
+    _check_offsets(raw, offsets, path)
+    images: NDArray[np.uint8] | None = None
+    for i, (start, end) in enumerate(pairwise(offsets.tolist())):
+        with Image.open(io.BytesIO(raw[start:end].tobytes()), formats=("JPEG",)) as image:
+            width, height = image.size
+            if images is None:
+                check_room(path, (len(offsets) - 1) * 3 * height * width)
+                images = np.empty((len(offsets) - 1, height, width, 3), np.uint8)
+            if images.shape[1:3] != (height, width):
+                raise DataError(
+                    f"{path}: must hold images of one size, found {images.shape[2]} × "
+                    f"{images.shape[1]} and {width} × {height}."
+                )
+            images[i] = np.asarray(image.convert("RGB"))
+    assert images is not None
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2)), file["labels"]
+
+
+def _check_offsets(raw: NDArray[Any], offsets: NDArray[Any], path: Path) -> None:
+    """Refuse offsets that do not cut a row of bytes into at least one file after another."""
+    rows = raw.dtype == np.uint8 and raw.ndim == 1 and offsets.ndim == 1 and len(offsets) > 1
+    whole = rows and offsets.dtype.kind in "iu" and offsets.min() >= 0
+    if not whole or offsets[-1] > len(raw) or (offsets[1:] <= offsets[:-1]).any():
         raise DataError(
-            f"{path}: must hold the arrays jpeg, offsets, labels, found {sorted(file)}."
+            f"{path}: must hold a row of bytes jpeg and growing offsets into it, one more than "
+            f"images, found {raw.dtype} {raw.shape} and {offsets.dtype} {offsets.shape}."
         )
-    raw = file["jpeg"].tobytes()
-    offsets = file["offsets"]
-    files = [io.BytesIO(raw[start:end]) for start, end in pairwise(offsets)]
-    images = [np.asarray(Image.open(file).convert("RGB")) for file in files]
-    return np.ascontiguousarray(np.stack(images).transpose(0, 3, 1, 2)), file["labels"]
 
 
 def call_function(name: str) -> Arrays:

@@ -52,8 +52,10 @@ def iid(labels: Indices, data: Data, seed: int) -> Split:
 def dirichlet(labels: Indices, data: Data, seed: int) -> Split:
     """Deal each class in shares drawn from Dirichlet(alpha) (label skew)."""
     owner = np.empty(len(labels), dtype=np.int64)
-    for c in range(int(labels.max()) + 1):
-        mine = rng(seed, "split", len(labels), c).permutation(np.flatnonzero(labels == c))
+    by_class = np.argsort(labels, kind="stable")
+    classes, starts = np.unique(labels[by_class], return_index=True)
+    for c, images in zip(classes.tolist(), np.split(by_class, starts[1:]), strict=True):
+        mine = rng(seed, "split", len(labels), c).permutation(images)
         shares = rng(seed, "shares", c).dirichlet(np.full(data.clients, data.alpha))
         owner[mine] = _cut(shares, len(mine))
     return Split.by_owner(owner, data.clients)
@@ -96,10 +98,29 @@ SPLITS: dict[str, Callable[[Indices, Data, int], Split]] = {
 
 
 TRIES = 50  # of a split that leaves no client without an image
+MOST_WORK = 3 * 10**7  # numbers drawn by all tries, seconds of work
+CLASS_WORK = 1000  # numbers that could be drawn in the time that a class takes otherwise
 
 
 def deal(labels: Indices, data: Data, seed: int) -> tuple[Split, int]:
     """Deal training images so that every client gets one; return the split and its seed."""
+    _check(labels, data)
+    tries = _tries(labels, data)
+    for attempt in range(tries):
+        drawn = derive(seed, "deal", attempt)
+        split = SPLITS[data.split](labels, data, drawn)
+        empty = np.flatnonzero(split.sizes == 0)
+        if not len(empty):
+            return split, drawn
+    raise DataError(
+        f"data.split: every client must hold an image, found {len(empty)} of {data.clients} with "
+        f"none (client {empty[0]} the first) in the last of {tries} {data.split} splits. Raise "
+        "data.alpha, or lower data.clients."
+    )
+
+
+def _check(labels: Indices, data: Data) -> None:
+    """Refuse a split that these labels cannot have."""
     if labels.dtype.kind == "f" and data.split in ("dirichlet", "shards"):
         raise DataError(
             f"data.split: must be iid or unequal where numbers are predicted, found {data.split}: "
@@ -110,14 +131,24 @@ def deal(labels: Indices, data: Data, seed: int) -> tuple[Split, int]:
             "data.shards: every shard must hold an image, so clients × shards at most "
             f"{len(labels):,}, found {data.clients * data.shards:,}. Lower either."
         )
-    for attempt in range(TRIES):
-        drawn = derive(seed, "deal", attempt)
-        split = SPLITS[data.split](labels, data, drawn)
-        empty = np.flatnonzero(split.sizes == 0)
-        if not len(empty):
-            return split, drawn
-    raise DataError(
-        f"data.split: every client must hold an image, found {len(empty)} of {data.clients} with "
-        f"none (client {empty[0]} the first) in the last of {TRIES} {data.split} splits. Raise "
-        "data.alpha, or lower data.clients."
-    )
+    if data.clients > len(labels):
+        raise DataError(
+            f"data.clients: every client must hold an image, so at most {len(labels):,} clients, "
+            f"found {data.clients:,}. Lower data.clients."
+        )
+
+
+def _tries(labels: Indices, data: Data) -> int:
+    """Return how often a split may be drawn, so that dealing ends within seconds."""
+    work = len(labels) + data.clients
+    if data.split == "dirichlet":
+        classes = len(np.unique(labels))
+        work = len(labels) + classes * (CLASS_WORK + data.clients)
+        if work > MOST_WORK:
+            raise DataError(
+                "data.split: dirichlet draws a share for every class and client, so classes × "
+                f"(clients + {CLASS_WORK:,}) must be at most {MOST_WORK - len(labels):,}, found "
+                f"{classes:,} classes and {data.clients:,} clients. Use iid, unequal or shards, or "
+                "lower data.clients."
+            )
+    return max(1, min(TRIES, MOST_WORK // work))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import hashlib
+import os
 import re
+import struct
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +22,7 @@ from sklearn.datasets import load_digits
 
 from fedpareto.errors import DataError, SettingError
 from fedpareto.federation.data import FILES, SETS, Data, Dataset, _loaded, directory, load, present
-from fedpareto.federation.download import Remote
+from fedpareto.federation.download import Remote, _md5, verify
 from fedpareto.study import load_study
 
 IDX_NAMES = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
@@ -61,6 +64,13 @@ def saved(path: Path, **arrays: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez(path, **arrays)
     return path
+
+
+def as_published(monkeypatch: pytest.MonkeyPatch, name: str, folder: Path) -> None:
+    """Let these files of a data set be those that were published."""
+    remotes = tuple(dataclasses.replace(remote, md5=hashlib.md5((folder / remote.path).read_bytes()).hexdigest())
+                    for remote in FILES[name].remotes)
+    monkeypatch.setitem(FILES, name, dataclasses.replace(FILES[name], remotes=remotes))
 
 
 def with_data(study: Path, name: str) -> Path:
@@ -230,9 +240,10 @@ def test_more_clients_than_images_are_refused_also_of_data_that_were_read_before
 
 
 def test_gzipped_idx_files_in_a_folder_of_the_data_sets_name_are_read(
-        tmp_path: Path, idx_files: Callable[..., dict[str, np.ndarray]]) -> None:
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idx_files: Callable[..., dict[str, np.ndarray]]) -> None:
     for name in ("mnist", "fashion-mnist"):
         written = idx_files(tmp_path / name)
+        as_published(monkeypatch, name, tmp_path)
         found = load(Data(name, directory=str(tmp_path)))
         assert np.array_equal(found.x_train, written["x_train"][:, None])
         assert np.array_equal(found.y_test, written["y_test"])
@@ -249,8 +260,10 @@ def test_idx_files_that_are_not_gzipped_are_found_too(
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_images_read_from_idx_files_can_be_handed_to_torch_without_a_warning(
-        tmp_path: Path, idx_files: Callable[..., dict[str, np.ndarray]], zipped: bool) -> None:
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idx_files: Callable[..., dict[str, np.ndarray]], zipped: bool) -> None:
     idx_files(tmp_path / "mnist", zipped)
+    if zipped:
+        as_published(monkeypatch, "mnist", tmp_path)
     found = load(Data("mnist", directory=str(tmp_path)))
     for array in (found.x_train, found.y_train, found.x_test, found.y_test):
         assert array.flags.writeable
@@ -258,9 +271,11 @@ def test_images_read_from_idx_files_can_be_handed_to_torch_without_a_warning(
 
 
 def test_a_data_set_cut_short_on_its_way_is_refused_by_its_paths(
-        tmp_path: Path, idx_files: Callable[..., dict[str, np.ndarray]]) -> None:
-    idx_files(tmp_path / "mnist")
-    (tmp_path / "mnist" / IDX_NAMES[0]).write_bytes(gzip.compress(bytes(1000))[:-10])
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idx_files: Callable[..., dict[str, np.ndarray]]) -> None:
+    arrays = idx_files(tmp_path / "mnist")
+    content = struct.pack(">BBBBIII", 0, 0, 8, 3, *arrays["x_train"].shape) + arrays["x_train"].tobytes()
+    (tmp_path / "mnist" / IDX_NAMES[0]).write_bytes(gzip.compress(content)[:-10])
+    as_published(monkeypatch, "mnist", tmp_path)
     paths = " and ".join(str(tmp_path / "mnist" / name) for name in IDX_NAMES)
     assert message_of(Data("mnist", directory=str(tmp_path))) == (
         f"{paths}: must be whole and of the stated format, found EOFError: Compressed file ended before the end-of-stream marker "
@@ -273,6 +288,51 @@ def test_an_npz_file_cut_short_is_refused_by_its_path(tmp_path: Path, name: str)
     path.write_bytes(path.read_bytes()[:1000])
     assert message_of(Data("own.npz" if name == "own" else name, directory=str(tmp_path))) == (
         f"{path}: must be whole and of the stated format, found BadZipFile: File is not a zip file. Fetch it again.")
+
+
+# files that were put there, not downloaded
+
+
+def test_a_published_file_that_was_changed_is_refused_with_both_sums_and_what_to_do(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idx_files: Callable[..., dict[str, np.ndarray]]) -> None:
+    idx_files(tmp_path / "mnist")
+    as_published(monkeypatch, "mnist", tmp_path)
+    path = tmp_path / "mnist" / IDX_NAMES[2]
+    before = hashlib.md5(path.read_bytes()).hexdigest()
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), 1))  # a readable file, and another one
+    after = hashlib.md5(path.read_bytes()).hexdigest()
+    assert message_of(Data("mnist", directory=str(tmp_path))) == (
+        f"{path}: must be the file as published, with the md5 sum {before}, found {after}. Delete it and it is fetched again. Data of "
+        "your own: an .npz file.")
+    assert hashlib.md5(path.read_bytes()).hexdigest() == after
+
+
+def test_the_archive_of_cifar10_is_checked_before_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "cifar-10-python.tar.gz").write_bytes(b"hello")
+    assert message_of(Data("cifar10", directory=str(tmp_path))).startswith(
+        f"{tmp_path / 'cifar-10-python.tar.gz'}: must be the file as published, with the md5 sum c58f30108f718f92721af3b95e74349a, found ")
+
+
+def test_files_that_are_not_as_published_by_their_form_are_read_without_a_sum(tmp_path: Path) -> None:
+    saved(tmp_path / "cifar10.npz", **rows(shape=(3, 4, 4)))
+    (tmp_path / "cifar-10-python.tar.gz").write_bytes(b"not looked at")
+    assert len(load(Data("cifar10", directory=str(tmp_path))).y_train) == 40
+
+
+def test_a_sum_is_taken_once_and_again_when_the_file_changes(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    sums = {content: hashlib.md5(content).hexdigest() for content in (b"one", b"two")}
+    _md5.cache_clear()
+    for _ in range(3):
+        verify(path, sums[b"one"])
+    assert _md5.cache_info().misses == 1
+    path.write_bytes(b"two")
+    os.utime(path, ns=(0, 1))
+    verify(path, sums[b"two"])
+    with pytest.raises(DataError, match="must be the file as published"):
+        verify(path, sums[b"one"])
+    assert _md5.cache_info().misses == 2
 
 
 # the user's own

@@ -10,7 +10,6 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
-from http.client import IncompleteRead
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import pytest
 
 from fedpareto.errors import DataError
 from fedpareto.federation.data import FILES, Data, _loaded, load
-from fedpareto.federation.download import Remote, download
+from fedpareto.federation.download import Remote, _lock, download
 
 CONTENT = bytes(range(256)) * 100
 
@@ -83,6 +82,10 @@ def everything(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
+def files(folder: Path) -> list[str]:
+    return [name for name in everything(folder) if not (folder / name).is_dir()]
+
+
 def test_a_file_with_the_right_sum_is_kept_below_the_data_directory(server: Server, folder: Path) -> None:
     path = download(server.remote("mnist/images.gz", CONTENT), folder)
     assert path == folder / "mnist" / "images.gz"
@@ -107,7 +110,7 @@ def test_a_file_with_the_wrong_sum_is_refused_and_nothing_is_left_behind(server:
     assert str(refused.value) == (
         f"{remote.url}: must have the md5 sum {'0' * 32}, found {hashlib.md5(CONTENT).hexdigest()}. It was not kept; fetch it by "
         f"hand to {folder / 'mnist' / 'images.gz'}.")
-    assert not folder.exists()
+    assert files(folder) == []
 
 
 def test_a_file_with_the_wrong_sum_does_not_touch_the_others(server: Server, folder: Path) -> None:
@@ -142,15 +145,57 @@ def test_a_server_that_does_not_answer_is_given_up(server: Server, folder: Path)
 def test_an_answer_that_breaks_off_leaves_nothing_behind(server: Server, folder: Path) -> None:
     remote = server.remote("images.gz", CONTENT)
     server.missing_bytes = 1000
-    with pytest.raises(IncompleteRead, match="24600 bytes read, 1000 more expected"):
+    with pytest.raises(OSError, match=r"images\.gz broke off, 1,000 bytes before its end"):
         download(remote, folder)
-    assert not folder.exists()
+    assert files(folder) == []
+
+
+def test_an_answer_without_end_is_given_up_at_the_limit(server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedpareto.federation.download.LARGEST", 20_000)
+    monkeypatch.setattr("fedpareto.federation.download.CHUNK", 1000)
+    remote = server.remote("images.gz", CONTENT)
+    with pytest.raises(DataError) as refused:
+        download(remote, folder)
+    assert str(refused.value) == f"{remote.url}: must have at most 20,000 bytes, found more. It was not kept."
+    assert files(folder) == []
+
+
+KILLED = """
+    import os, sys
+    from pathlib import Path
+    from fedpareto.federation import download as module
+    module.CHUNK = 5000
+    class Stops:
+        def __init__(self, made): self.made, self.pieces = made, 0
+        def update(self, piece):
+            self.pieces += 1
+            if self.pieces == 3: os.kill(os.getpid(), 9)
+    module.hashlib.md5 = lambda **_: Stops(None)
+    module.download(module.Remote(*sys.argv[2:]), Path(sys.argv[1]))
+"""
+
+
+def test_a_download_that_was_killed_is_started_anew_and_what_it_left_is_removed(server: Server, folder: Path) -> None:
+    remote = server.remote("images.gz", CONTENT)
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED), str(folder), *dataclasses.astuple(remote)], timeout=60)
+    assert ended.returncode == -9
+    assert [name.endswith(".part") for name in files(folder)] == [True]
+    assert download(remote, folder).read_bytes() == CONTENT
+    assert files(folder) == ["images.gz"]
+
+
+def test_what_another_process_is_downloading_is_left_to_it(server: Server, folder: Path) -> None:
+    folder.mkdir()
+    with (folder / "images.gz.1.part").open("wb") as held:
+        _lock(held)
+        download(server.remote("images.gz", CONTENT), folder)
+        assert files(folder) == ["images.gz", "images.gz.1.part"]
 
 
 FULL_DISK = """
     import resource, signal, sys
     from pathlib import Path
-    from fedpareto.federation.download import Remote, download
+    from fedpareto.federation.download import Remote, _lock, download
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
     try:
@@ -243,11 +288,11 @@ def test_a_data_set_that_breaks_off_on_its_way_is_refused_with_the_ways_out_and_
     with pytest.raises(DataError) as refused:
         load(Data("mnist", directory=str(folder)))
     message = str(refused.value)
-    size = len(server.files["/mnist/train-images-idx3-ubyte.gz"])
-    assert message.startswith(f"mnist: needs its files in {folder}, found none and could not download them (IncompleteRead({size - 10} "
-                              "bytes read, 10 more expected)). Put one of these there: mnist.npz; or mnist/train-images-idx3-ubyte.gz and ")
+    name = FILES["mnist"].remotes[0].url
+    assert message.startswith(f"mnist: needs its files in {folder}, found none and could not download them ({name} broke "
+                              "off, 10 bytes before its end). Put one of these there: mnist.npz; or mnist/train-images-idx3-ubyte.gz and ")
     assert message.endswith(" Or name another folder: data.directory in the study, or FEDPARETO_DATA.")
-    assert not folder.exists()
+    assert files(folder) == []
     server.missing_bytes = 0
     assert len(load(Data("mnist", directory=str(folder))).y_test) == 20
 
@@ -270,8 +315,5 @@ def test_every_remote_file_is_named_where_it_is_read_from_and_has_a_sum(name: st
         assert len(bytes.fromhex(remote.md5)) == 16
 
 
-def test_websites_of_s3_are_asked_by_http_since_they_answer_nothing_else_and_all_others_by_https() -> None:
-    """See docs.aws.amazon.com/AmazonS3/latest/userguide/WebsiteEndpoints.html; the sums guard what comes by http."""
-    urls = [remote.url for files in FILES.values() for remote in files.remotes]
-    assert any(".s3-website." in url for url in urls)
-    assert [url for url in urls if not url.startswith("http://" if ".s3-website." in url else "https://")] == []
+def test_all_files_are_asked_for_by_https() -> None:
+    assert [remote.url for files in FILES.values() for remote in files.remotes if not remote.url.startswith("https://")] == []

@@ -16,7 +16,7 @@ from fedpareto.errors import DataError
 from fedpareto.federation.data import Data, load
 from fedpareto.federation.setup import Setup
 from fedpareto.federation.split import SPLITS, TRIES, Split, deal
-from fedpareto.noise import derive
+from fedpareto.noise import derive, rng
 
 KINDS = sorted(SPLITS)
 
@@ -98,6 +98,9 @@ def test_every_client_gets_an_image_or_the_split_is_refused(dealt: tuple[np.ndar
     if data.split == "shards" and data.clients * data.shards > len(labels):
         with pytest.raises(DataError, match=r"^data\.shards: every shard must hold an image, "):
             deal(labels, data, seed)
+    elif data.clients > len(labels):
+        with pytest.raises(DataError, match=r"^data\.clients: every client must hold an image, "):
+            deal(labels, data, seed)
     elif all((drawn.sizes == 0).any() for drawn in attempts(labels, data, seed)):
         with pytest.raises(DataError, match=r"^data\.split: every client must hold an image, "):
             deal(labels, data, seed)
@@ -134,8 +137,7 @@ def test_a_draw_that_leaves_a_client_without_an_image_is_drawn_again(kind: str, 
 def test_an_iid_split_of_fewer_images_than_clients_is_refused() -> None:
     with pytest.raises(DataError) as refused:
         deal(labels_of(3, 1), Data(split="iid", clients=5), 0)
-    assert str(refused.value).startswith("data.split: every client must hold an image, found 2 of 5 with none (client 0 the first)")
-    assert str(refused.value).endswith(" lower data.clients.")
+    assert str(refused.value) == "data.clients: every client must hold an image, so at most 3 clients, found 5. Lower data.clients."
 
 
 def test_the_owners_of_images_make_a_split() -> None:
@@ -326,7 +328,49 @@ def test_as_many_shards_as_images_leave_no_client_without_one_at_the_first_draw(
         assert made.sizes.min() >= shards
 
 
-# many clients
+# many classes and clients
+
+
+def test_a_dirichlet_split_deals_each_class_by_its_own_draws() -> None:
+    """As it always has: a class is found by its number, also where numbers are left out, and draws with that number."""
+    labels, data = np.array([7, 2, 2, 99_999, 7, 2, 0, 7] * 30), Data(split="dirichlet", clients=4, alpha=0.5)
+    owner = np.empty(len(labels), dtype=np.int64)
+    for c in (0, 2, 7, 99_999):
+        mine = rng(5, "split", len(labels), c).permutation(np.flatnonzero(labels == c))
+        ends = np.round(np.cumsum(rng(5, "shares", c).dirichlet(np.full(4, 0.5))) * len(mine))
+        owner[mine] = np.searchsorted(ends, np.arange(len(mine)), side="right").clip(max=3)
+    assert equal(SPLITS["dirichlet"](labels, data, 5), Split.by_owner(owner, 4))
+
+
+@pytest.mark.parametrize(("classes", "clients"), [(100_000, 10), (1000, 100_000), (100_000, 100_000)])
+def test_a_dirichlet_split_that_would_take_minutes_is_refused_at_once(classes: int, clients: int) -> None:
+    with pytest.raises(DataError) as refused:
+        deal(labels_of(classes, 100_000 // classes), Data(split="dirichlet", clients=clients), 0)
+    assert str(refused.value) == (
+        "data.split: dirichlet draws a share for every class and client, so classes × (clients + 1,000) must be at most 29,900,000, "
+        f"found {classes:,} classes and {clients:,} clients. Use iid, unequal or shards, or lower data.clients.")
+
+
+def test_a_split_of_much_work_is_tried_less_often_and_always_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels, data = labels_of(10, 30), Data(split="dirichlet", clients=200, alpha=1e-3)  # no draw has an image for all
+    for work, tries in ((10**9, 50), (130_000, 10), (12_300, 1)):
+        monkeypatch.setattr("fedpareto.federation.split.MOST_WORK", work)
+        with pytest.raises(DataError, match=f"in the last of {tries} dirichlet splits"):
+            deal(labels, data, 0)
+
+
+def test_labels_that_leave_numbers_out_are_dealt_by_every_split() -> None:
+    labels = np.array([0, 99_999] * 50)
+    for kind in KINDS:
+        assert (deal(labels, Data(split=kind, clients=3, alpha=100.0), 0)[0].sizes > 0).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_image_of_one_class_is_dealt_to_one_client_and_no_more(kind: str) -> None:
+    one = np.zeros(1, dtype=np.int64)
+    assert deal(one, Data(split=kind, clients=1, shards=1), 0)[0].of(0).tolist() == [0]
+    with pytest.raises(DataError, match=r"so (at most 1 clients|clients × shards at most 1), found 2"):
+        deal(one, Data(split=kind, clients=2, shards=1), 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,369 @@
+"""Damaged and crafted data files: each reader gives arrays that fit, or raises our own error, soon, in little memory, and changes no file."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+import shutil
+import struct
+import time
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from federation.test_formats import (
+    CIFAR,
+    RED,
+    SMOOTH,
+    X,
+    Y,
+    archive,
+    batch,
+    crafted,
+    declares,
+    jpeg,
+    write_jpegs,
+)
+
+from fedpareto.errors import DataError, FedparetoError
+from fedpareto.federation.data import Data, _inputs, _loaded, load
+from fedpareto.federation.formats import (
+    Arrays,
+    read,
+    read_cifar_archive,
+    read_idx,
+    read_jpegs,
+    read_npz,
+)
+from fedpareto.federation.split import SPLITS, deal
+
+SECONDS = 5.0
+MEMORY = 160 * 2**20  # bytes; every file may expand to 64 MiB, and is held twice for a moment
+
+Way = tuple[Callable[..., Arrays], tuple[str, ...]]  # a reader, and the files that it reads
+WAYS: dict[str, Way] = {
+    "npz": (read_npz, ("own.npz",)),
+    "npz, compressed": (read_npz, ("own.npz",)),
+    "idx": (lambda path: read_idx(path.parent), ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")),
+    "idx, gzipped": (lambda path: read_idx(path.parent), ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")),
+    "cifar": (read_cifar_archive, ("cifar-10-python.tar.gz",)),
+    "jpegs": (read_jpegs, ("train.npz", "test.npz")),
+}
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory, idx_files: Callable[..., dict[str, np.ndarray]]) -> Path:
+    """A folder with a whole data set for every reader, in a folder of its name."""
+    folder = tmp_path_factory.mktemp("whole")
+    for way in WAYS:
+        (folder / way).mkdir()
+    arrays = {"x_train": X, "y_train": Y, "x_test": X[:2], "y_test": Y[:2]}
+    np.savez(folder / "npz" / "own.npz", **arrays)
+    np.savez_compressed(folder / "npz, compressed" / "own.npz", **arrays | {"x_train": X / 7, "x_test": X[:2] / 7})
+    idx_files(folder / "idx", zipped=False)
+    idx_files(folder / "idx, gzipped")
+    archive(folder / "cifar" / "cifar-10-python.tar.gz", CIFAR)
+    write_jpegs(folder / "jpegs" / "train.npz", [jpeg(SMOOTH), jpeg(RED)], [0, 1])
+    write_jpegs(folder / "jpegs" / "test.npz", [jpeg(RED)], [1])
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def keeps_the_rule(folder: Path, way: str) -> bool:
+    """Read the files of a folder, and deal what was read; say whether it could be read, and fail if the rule is broken."""
+    reader, names = WAYS[way]
+    paths = [folder / name for name in names][: 2 if way == "jpegs" else 1]
+    before = contents(folder)
+    tracemalloc.start()
+    started = time.perf_counter()
+    try:
+        found = read(reader, *paths)
+        fits(found)
+        deals(found)
+        message = ""
+    except FedparetoError as error:
+        message = str(error)
+    finally:
+        took, (_, peak) = time.perf_counter() - started, tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert took < SECONDS, took
+    assert peak < MEMORY, peak
+    assert contents(folder) == before
+    assert not message or str(folder) in message
+    assert len(message) < 2000
+    return not message
+
+
+def fits(found: Arrays) -> None:
+    """Fail where arrays that were read cannot be trained on."""
+    for part in ("train", "test"):
+        x, y = _inputs(found[f"x_{part}"]), found[f"y_{part}"]
+        assert len(x) == len(y) > 0 < x.size
+        assert x.dtype == np.uint8 or (x.dtype == np.float32 and np.isfinite(x).all())
+        assert y.dtype.kind == "f" or 0 <= y.min() <= y.max() < 100_000
+        assert y.dtype.kind != "f" or np.isfinite(y.astype(np.float32)).all()
+
+
+def deals(found: Arrays) -> None:
+    """Deal what was read in every way; a split may be refused in our own words."""
+    y = found["y_train"].astype(np.float32 if found["y_train"].dtype.kind == "f" else np.int64)
+    for kind in SPLITS:
+        for clients in (1, 2):
+            try:
+                assert deal(y, Data(split=kind, clients=clients, shards=1), 0)[0].sizes.sum() == len(y)
+            except DataError as error:
+                assert str(error).startswith("data.")  # noqa: PT017
+
+
+# ways to damage the bytes of a file
+
+
+def flipped(content: bytes, draw: random.Random) -> bytes:
+    out = bytearray(content)
+    for _ in range(draw.choice([1, 1, 2, 8, 64])):
+        out[draw.randrange(len(out))] ^= 1 << draw.randrange(8)
+    return bytes(out)
+
+
+def cut(content: bytes, draw: random.Random) -> bytes:
+    return content[: draw.randrange(len(content))]
+
+
+def extended(content: bytes, draw: random.Random) -> bytes:
+    place = draw.choice([0, len(content), draw.randrange(len(content))])
+    return content[:place] + draw.choice([draw.randbytes(50), bytes(5000), content]) + content[place:]
+
+
+def spliced(content: bytes, draw: random.Random) -> bytes:
+    """Return a file with a piece of itself elsewhere."""
+    a, b, size = draw.randrange(len(content)), draw.randrange(len(content)), draw.choice([1, 4, 30, 300])
+    return content[:a] + content[b : b + size] + content[a + draw.choice([0, size]):]
+
+
+def numbered(content: bytes, draw: random.Random) -> bytes:
+    """Return a file with a number that a program may trip over, in place of some bytes."""
+    number = draw.choice([0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**63 - 1, 2**64 - 1])
+    least = max(1, (number.bit_length() + 7) // 8)
+    wide = draw.choice([w for w in (1, 2, 4, 8) if w >= least])
+    place = draw.randrange(max(1, len(content) - wide))
+    return content[:place] + number.to_bytes(wide, draw.choice(["little", "big"])) + content[place + wide:]
+
+
+DAMAGES = (flipped, cut, extended, spliced, numbered)
+
+
+def inside(path: Path, draw: random.Random, damage: Callable[[bytes, random.Random], bytes]) -> None:
+    """Damage what a file holds compressed, and pack it again, so that sums fit and the damage reaches the reader."""
+    if path.suffix == ".npz":
+        with zipfile.ZipFile(path) as file:
+            members = {info.filename: file.read(info) for info in file.infolist()}
+        name = draw.choice(sorted(members))
+        members[name] = damage(members[name], draw)
+        with zipfile.ZipFile(path, "w", draw.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])) as file:
+            for name, content in members.items():
+                file.writestr(name, content)
+    elif path.suffix == ".gz":
+        path.write_bytes(gzip.compress(damage(gzip.decompress(path.read_bytes()), draw), 1))
+    else:
+        path.write_bytes(damage(path.read_bytes(), draw))
+
+
+def crafted_npz(path: Path, draw: random.Random) -> None:
+    """Write an .npz file with arrays of any kind and shape, or a header that lies about them."""
+    def side() -> int:
+        return draw.choice([0, 1, 2, 3, 4, 8, 24, 2**31, 2**40, 2**63, -1])
+
+    def array(rank: int) -> np.ndarray:
+        kind = draw.choice(["u1", "i1", "<i4", ">i8", "u8", "<f2", ">f4", "f8", "f16", "c8", "?", "S3", "<U2", "V4", "O", "M8[s]", "i4,f4"])
+        shape = tuple(draw.choice([0, 1, 2, 4, 4, 4]) for _ in range(rank))
+        values = np.array(draw.choices([0, 1, 2, 5, 99_999, 100_000, 2**62, -1], k=max(1, int(np.prod(shape)))))
+        with np.errstate(all="ignore"):
+            try:
+                made = np.resize(values, shape).astype(kind)
+            except (TypeError, ValueError, OverflowError):
+                made = np.zeros(shape, kind)
+        if made.dtype.kind == "f" and made.size and draw.random() < 0.3:
+            made.flat[0] = draw.choice([np.nan, np.inf, -np.inf, 1e30])
+        return np.asarray(made, order=draw.choice("CF"))
+
+    if draw.random() < 0.4:
+        shape = f"({', '.join(str(side()) for _ in range(draw.randrange(5)))},)"
+        kind = draw.choice(["'|u1'", "'<f8'", "'|O'", "'<U99'", "[('a', '<f4')]", "'|S2147483647'", "''", "None", "'>i2'", "('<f4', (2, 2))"])
+        crafted(path, declares(kind, shape, draw.choice(["True", "False", "None"])), draw.randbytes(draw.choice([0, 24, 200])))
+        return
+    arrays = {f"{letter}_{part}": array(draw.choice([0, 1, 2, 3, 4]) if letter == "x" else draw.choice([0, 1, 1, 1, 2]))
+              for part in ("train", "test") for letter in "xy"}
+    np.savez(path, **arrays, allow_pickle=True)
+
+
+def crafted_idx(folder: Path, way: str, draw: random.Random) -> None:
+    name = draw.choice(WAYS[way][1])
+    shape = [draw.choice([0, 1, 2, 20, 40, 2**31, 2**32 - 1]) for _ in range(draw.randrange(5))]
+    content = struct.pack(f">BBBB{len(shape)}I", 0, 0, draw.choice([8, 8, 8, 13]), len(shape), *shape) + draw.randbytes(draw.choice([0, 40, 800]))
+    (folder / name).write_bytes(gzip.compress(content, 1) if name.endswith(".gz") else content)
+
+
+def crafted_cifar(path: Path, draw: random.Random) -> None:
+    n = draw.choice([0, 1, 2, 3])
+    content = batch(np.zeros((n, draw.choice([3072, 3072, 1024])), np.uint8), [draw.randrange(12) for _ in range(draw.choice([n, n, 2]))])
+    archive(path, CIFAR | {draw.choice(sorted(CIFAR)): draw.choice(DAMAGES)(content, draw) if draw.random() < 0.5 else content})
+
+
+def crafted_jpegs(path: Path, draw: random.Random) -> None:
+    files = [draw.choice(DAMAGES)(jpeg(RED), draw) if draw.random() < 0.5 else jpeg(RED) for _ in range(draw.randrange(1, 4))]
+    offsets = np.cumsum([0, *map(len, files)])
+    if draw.random() < 0.3:
+        offsets[draw.randrange(len(offsets))] = draw.choice([-1, 0, 5, 2**62, len(b"".join(files))])
+    write_jpegs(path, files, [draw.randrange(3) for _ in files], offsets=offsets.astype(draw.choice(["<i8", ">i4", "<u8", "<f8"])))
+
+
+def craft(folder: Path, way: str, draw: random.Random) -> None:
+    """Write a file that is well formed outside and chosen inside."""
+    path = folder / draw.choice(WAYS[way][1])
+    if way.startswith("npz"):
+        crafted_npz(path, draw)
+    elif way.startswith("idx"):
+        crafted_idx(folder, way, draw)
+    elif way == "cifar":
+        crafted_cifar(path, draw)
+    else:
+        crafted_jpegs(path, draw)
+
+
+def fuzzed(case: int, whole: Path, folder: Path) -> bool:
+    """Damage the files of one data set in a way that the number of the case draws, and read them."""
+    draw = random.Random(case)
+    way = list(WAYS)[case % len(WAYS)]
+    shutil.copytree(whole / way, folder)
+    path = folder / draw.choice(WAYS[way][1])
+    kind = draw.choice(["outside", "inside", "craft"])
+    if kind == "outside":
+        path.write_bytes(draw.choice(DAMAGES)(path.read_bytes(), draw))
+    elif kind == "inside":
+        inside(path, draw, draw.choice(DAMAGES))
+    else:
+        craft(folder, way, draw)
+    return keeps_the_rule(folder, way)
+
+
+def run(cases: range, whole: Path, tmp_path: Path) -> tuple[int, int]:
+    """Read so many damaged data sets; return how many could be read, and how many were refused."""
+    good = 0
+    for case in cases:
+        folder = tmp_path / str(case)
+        try:
+            good += fuzzed(case, whole, folder)
+        except BaseException:
+            print("case", case)
+            raise
+        shutil.rmtree(folder)
+    return good, len(cases) - good
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_files_that_are_damaged_here_are_read_when_whole(way: str, whole: Path) -> None:
+    assert keeps_the_rule(whole / way, way)
+
+
+@pytest.mark.filterwarnings("ignore")  # of arrays that are made here
+def test_damaged_files_are_read_or_refused_by_the_rule(whole: Path, tmp_path: Path) -> None:
+    good, refused = run(range(150), whole, tmp_path)
+    assert good > 5
+    assert refused > 60
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of arrays that are made here
+def test_many_damaged_files_are_read_or_refused_by_the_rule(whole: Path, tmp_path: Path) -> None:
+    good, refused = run(range(1000, 6000), whole, tmp_path)
+    print(f"{good} read, {refused} refused")
+    assert good > 200
+    assert refused > 2000
+
+
+# findings of the past
+
+
+def a_zip_that_lies_about_its_size(path: Path) -> None:
+    """Twenty million bytes that are declared as a hundred."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
+        for name in ("x_train", "y_train", "x_test", "y_test"):
+            file.writestr(f"{name}.npy", bytes(20_000_000))
+    path.write_bytes(made.getvalue().replace(struct.pack("<I", 20_000_000), struct.pack("<I", 100)))
+
+
+def many_classes(path: Path) -> None:
+    y = np.arange(100_000)
+    np.savez(path, x_train=np.zeros((len(y), 1), np.uint8), y_train=y, x_test=np.zeros((1, 1), np.uint8), y_test=[0])
+
+
+def no_features(path: Path) -> None:
+    np.savez(path, x_train=np.zeros((4, 0), np.uint8), y_train=Y, x_test=np.zeros((2, 0), np.uint8), y_test=Y[:2])
+
+
+def huge_class(path: Path) -> None:
+    np.savez(path, x_train=X, y_train=Y + 10**12, x_test=X[:2], y_test=Y[:2])
+
+
+def numbers_beyond_single_precision(path: Path) -> None:
+    np.savez(path, x_train=X, y_train=Y * 1e300, x_test=X[:2], y_test=Y[:2] * 1.0)
+
+
+def chosen_flags(path: Path) -> None:
+    """A kind of array whose flags say that its bytes are addresses of Python objects."""
+    archive(path, {name: content.replace(b"K\x00tb\x89T", b"K\x3ftb\x89T") for name, content in CIFAR.items()})
+
+
+def addresses(path: Path) -> None:
+    """An array of Python objects whose flags say that they are plain bytes: every eight bytes are taken for an address."""
+    made = batch(np.full((2, 8 * 3072), 65, np.uint8), [1, 2]).replace(b"U\x02u1", b"U\x02O8")
+    archive(path, dict.fromkeys(CIFAR, made))
+
+
+def a_call(path: Path) -> None:
+    archive(path, dict.fromkeys(CIFAR, b"\x80\x02cos\nabort\n)R."))
+
+
+def gzip_of_gigabytes(path: Path) -> None:
+    """A file of eight gigabytes inside a tar, of which only the beginning is there."""
+    header = bytearray(512)
+    header[:34], header[124:135], header[156:157] = b"cifar-10-batches-py/data_batch_1".ljust(34, b"\0"), b"%011o" % (8 * 2**30 - 1), b"0"
+    path.write_bytes(gzip.compress(bytes(header) + bytes(10**7), 1))
+
+
+FINDINGS: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "a kind of array with chosen flags": ("cifar", chosen_flags), "bytes taken for addresses": ("cifar", addresses), "a call that ends the process": ("cifar", a_call),
+    "a tar of gigabytes": ("cifar", gzip_of_gigabytes), "a zip that lies about its size": ("npz", a_zip_that_lies_about_its_size),
+    "inputs without features": ("npz", no_features), "a class number of a trillion": ("npz", huge_class),
+    "numbers to predict that single precision cannot hold": ("npz", numbers_beyond_single_precision),
+}
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_files_that_once_did_harm_are_refused_by_the_rule(name: str, tmp_path: Path) -> None:
+    way, write = FINDINGS[name]
+    write(tmp_path / WAYS[way][1][0])
+    assert not keeps_the_rule(tmp_path, way)
+
+
+def test_a_file_of_a_hundred_thousand_classes_no_longer_hangs_in_a_dirichlet_split(tmp_path: Path) -> None:
+    many_classes(tmp_path / "own.npz")
+    _loaded.cache_clear()
+    data = Data(str(tmp_path / "own.npz"), split="dirichlet", clients=10)
+    with pytest.raises(DataError, match=r"^data\.split: dirichlet draws a share for every class and client"):
+        deal(load(data).y_train, data, 0)
+
+
+def test_damages_damage() -> None:
+    """The damages differ from what they damage."""
+    content = bytes(range(256)) * 4
+    for damage in DAMAGES:
+        assert sum(damage(content, random.Random(case)) != content for case in range(20)) > 15
