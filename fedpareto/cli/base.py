@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,14 +64,10 @@ def look_at(study_file: Path, db: Path | None) -> View:
 
 
 def looked(study: Study, store: Store) -> View:
-    """Return the view of the trials in a study's open store.
+    """Return the view of the trials in a study's open store."""
+    from fedpareto.report.points import view_of
 
-    An adaptive search on private data pays for the largest budget that it was given.
-    """
-    from fedpareto.report import view
-
-    largest = max(study.budget, store.budget())
-    return view(dataclasses.replace(study, budget=largest), store.trials())
+    return view_of(study, store)
 
 
 def limit_of(text: str, option: str = "--limit") -> tuple[str, float]:

@@ -120,9 +120,8 @@ def pick(
     as_json: bool,
 ) -> None:
     """Choose the best point within limits, as settings and as a ready study file."""
-    from fedpareto.problem import is_private
     from fedpareto.report import pick as pick_point
-    from fedpareto.report.privacy import promises, search_cost
+    from fedpareto.report.privacy import private_search_cost, promises
     from fedpareto.report.text import as_plain, proxies, shown
     from fedpareto.study.write import fixed_study
 
@@ -131,16 +130,16 @@ def pick(
     text = fixed_study(seen.study, point.settings)
     if output:
         output.write_text(text, encoding="utf-8")
+    searched = private_search_cost(seen)
     if as_json:
         found = {"study": seen.study.name, **as_plain(point), "why": why, "file": text}
-        if is_private(seen.study.problem):
-            found["search"] = search_cost(seen)
+        if searched:
+            found["search"] = searched
         click.echo(json.dumps(found))
         return
     values = [f"{o.name} {shown(o, point.objectives[o.name])}" for o in seen.objectives]
     click.echo(f"trial {point.trial}: {', '.join(values)}")
     click.echo(why)
-    searched = search_cost(seen) if is_private(seen.study.problem) else []
     for line in [*proxies(seen.objectives), *promises(seen, point), *searched]:
         click.echo(line)
     settings = [f"  {name} = {value}" for name, value in point.settings.items()]

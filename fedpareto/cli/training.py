@@ -67,9 +67,8 @@ def train(
 ) -> None:
     """Train one point of a study and keep the model, with a model card beside it."""
     from fedpareto.keep import train as train_point
-    from fedpareto.problem import is_private
     from fedpareto.report.card import write_model
-    from fedpareto.report.privacy import search_cost
+    from fedpareto.report.privacy import private_search_cost
     from fedpareto.report.text import shown
 
     if trial is not None and (picked or limits or prefer):
@@ -91,16 +90,15 @@ def train(
         model, card = write_model(seen, point, trained, row, path)
         same = _compared(store, row, trained)
     if as_json:
-        searched = search_cost(seen) if is_private(study.problem) else []
+        searched = private_search_cost(seen)
         click.echo(json.dumps(_plain(point, trained, model, card) | {"search": searched}))
         return
     for o in seen.objectives:
         click.echo(f"{o.name:16s} {shown(o, trained.measures[o.measure])}")
     click.echo(same)
     click.echo(trained.guarantee.statement() if trained.guarantee else "No true ε is promised.")
-    if is_private(study.problem):
-        for line in search_cost(seen):
-            click.echo(line)
+    for line in private_search_cost(seen):
+        click.echo(line)
     click.echo(f"\nmodel  {model}\ncard   {card}")
 
 

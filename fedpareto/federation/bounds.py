@@ -20,17 +20,17 @@ def check_room(path: Path, size: int) -> None:
             f"arrays in a file of {held:,} bytes. If that is right, save it with np.savez, which "
             "does not compress."
         )
-    memory = _memory()
-    if size > memory // 2:
+    most = memory(2**40) // 2
+    if size > most:
         raise DataError(
-            f"{path}: its arrays must fit half of the memory, {memory // 2:,} bytes, found "
+            f"{path}: its arrays must fit half of the memory, {most:,} bytes, found "
             f"{size:,} bytes. Keep fewer rows in it."
         )
 
 
-def _memory() -> int:
-    """Return the bytes of memory of this machine, or a terabyte where it does not say."""
+def memory(unknown: int) -> int:
+    """Return the bytes of memory of this machine, or another number where it does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        return 2**40
+        return unknown

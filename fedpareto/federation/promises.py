@@ -50,7 +50,7 @@ def search_promise(
     adaptive = chosen == "adaptive"
     if adaptive and not _ours(problem):
         return None
-    corners = corners_of(problem)
+    corners = [] if chosen == "listed" else corners_of(problem)
     terms = _terms_of(problem, [*tried, *corners] if adaptive else tried)
     if terms is None:
         return None

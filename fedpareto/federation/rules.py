@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from fedpareto.contract import Round, cohort
 from fedpareto.errors import ModelError, SettingError
 from fedpareto.federation.blocks import device_of
+from fedpareto.federation.bounds import memory
 from fedpareto.federation.columns import replaced
 from fedpareto.federation.data import load
 from fedpareto.federation.measuring import check_shown, measurable
@@ -105,10 +105,11 @@ def check_parts(problem: Federation) -> None:
     data = load(problem.data)
     size, _ = size_of(problem.widest, data.shape, data.classes)  # type: ignore[arg-type]
     needed = 16 * size
-    if needed > _memory():
+    room = memory(2**62)
+    if needed > room:
         raise ModelError(
             f"the model must fit into memory, found {needed / 16:.3g} parameters: with gradient "
-            f"and update {needed / 2**30:,.0f} GiB, where there are {_memory() / 2**30:,.0f}. Make "
+            f"and update {needed / 2**30:,.0f} GiB, where there are {room / 2**30:,.0f}. Make "
             "it narrower."
         )
     _check_labels(problem, data.numbers)
@@ -214,11 +215,3 @@ def _check_server(problem: Federation) -> None:
             f"server: step must return models of the shape it was given, [1, 1, 3], found {found}. "
             "Try it with fedpareto.testing.check_server."
         )
-
-
-def _memory() -> int:
-    """Return the bytes of memory of this machine; a huge number where it does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 2**62

@@ -119,7 +119,7 @@ def _too_long(updates: Tensor, models: Tensor) -> Tensor:
 def _finite(updates: Tensor) -> Tensor:
     """Return updates [R,M,P] with zeros for a client whose own is not finite.
 
-    No clipping bounds such an update: it would show in the model whatever noise is added.
+    Not every mechanism bounds such an update: unbounded, it would show whatever noise is added.
     """
     there = torch.isfinite(updates).all(2, keepdim=True)
     return torch.where(there, updates, torch.zeros_like(updates))

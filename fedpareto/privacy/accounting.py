@@ -22,11 +22,7 @@ from numpy.typing import ArrayLike
 from fedpareto.contract import SAMPLINGS, VIEWS, on_the_sum, stays_secret
 from fedpareto.errors import SettingError, did_you_mean
 from fedpareto.privacy.gaussian import gaussian_epsilon, gaussian_multiplier
-from fedpareto.privacy.loss import (
-    FAST,
-    release_epsilon,
-    release_multiplier,
-)
+from fedpareto.privacy.loss import FAST, release_epsilon, release_multiplier
 from fedpareto.privacy.shown import shown_epsilon, shown_multiplier
 from fedpareto.settings import Rule, check_fields, checked, setting
 from fedpareto.space import FloatArray

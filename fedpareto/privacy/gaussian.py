@@ -157,6 +157,25 @@ def _mills(y: FloatArray) -> FloatArray:
     return np.asarray(np.sqrt(np.pi / 2) * erfcx(y / np.sqrt(2.0)))
 
 
+def sampled_epsilon(
+    own: FloatArray,
+    rows: tuple[FloatArray, ...],
+    price: Callable[[float, float, int, float], float],
+) -> FloatArray:
+    """Return the lesser of ε without sampling and what `price` says of each row that samples.
+
+    own is the noise multiplier of the unsampled mechanism; rows are z, q, T and δ, which are asked
+    for where a share q below 1 is drawn and ε is neither 0 nor infinite without that.
+    """
+    _, q, T, delta = rows
+    unsampled = gaussian_epsilon(own / np.sqrt(T), delta)
+    asked = (q < 1) & (unsampled > 0) & np.isfinite(unsampled)
+    found = np.full(unsampled.shape, np.inf)
+    columns = (column[asked].tolist() for column in rows)
+    found[asked] = [price(z, q, int(T), d) for z, q, T, d in zip(*columns, strict=True)]
+    return np.asarray(np.minimum(unsampled, found))
+
+
 def least_multiplier(holds: Callable[[float], bool], high: float) -> float:
     """Return the least noise multiplier that holds, rounded up; high is one that does."""
     low = 0.5 * high

@@ -22,10 +22,10 @@ from scipy.special import erf, ndtr, ndtri
 
 from fedpareto.privacy.gaussian import (
     UNIT,
-    gaussian_epsilon,
     gaussian_multiplier,
     least_multiplier,
     revealed_epsilon,
+    sampled_epsilon,
 )
 from fedpareto.space import FloatArray
 
@@ -67,14 +67,13 @@ def release_epsilon(
     relative excess the grid is chosen for. The bound is never above what holds without sampling.
     """
     given = (noise_multiplier, ratio, rounds, delta)
-    z, q, T, delta = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in given))
-    own = z if pair == "poisson" else z / 2
-    least = gaussian_epsilon(own / np.sqrt(T), delta)
-    asked = (q < 1) & (least > 0) & np.isfinite(least)
-    rows = zip(*(v[asked].tolist() for v in (z, q, T, delta)), strict=True)
-    found = np.full(z.shape, np.inf)
-    found[asked] = [_amplified(*row, pair, accuracy) for row in rows]
-    return np.asarray(np.minimum(least, found))
+    rows = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in given))
+    own = rows[0] if pair == "poisson" else rows[0] / 2
+
+    def price(z: float, q: float, T: int, delta: float) -> float:
+        return _amplified(z, q, T, delta, pair, accuracy)
+
+    return sampled_epsilon(own, tuple(rows), price)
 
 
 def release_multiplier(
@@ -92,9 +91,8 @@ def release_multiplier(
 
 
 @lru_cache(maxsize=200_000)
-def _amplified(z: float, q: float, T: float, delta: float, pair: str, accuracy: float) -> float:
+def _amplified(z: float, q: float, rounds: int, delta: float, pair: str, accuracy: float) -> float:
     """Return an upper bound on ε of T rounds, each on a secret sample of a share q < 1."""
-    rounds = int(T)
     own = z if pair == "poisson" else z / 2
     least = rounds * q * erf(1 / (2 * math.sqrt(2) * own)) * (1 + 8 * UNIT)
     if least <= delta:  # δ(0) adds up over rounds

@@ -23,11 +23,10 @@ from fedpareto.privacy.statement import Guarantee, guarantee, rounded_up
 from fedpareto.settings import Rule, checked
 from fedpareto.space import FloatArray
 
-# How the number of trainings might be drawn, each with the shape that dp-accounting asks for.
 # How a search comes by its points: by what earlier ones showed, by a list made without looking at
 # results, or by independent draws from one distribution.
 CHOSEN = ("adaptive", "listed", "drawn")
-
+# How the number of trainings might be drawn, each with the shape that dp-accounting asks for.
 SHAPES = {"Poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
 
 
@@ -57,7 +56,7 @@ def selection_guarantee(
     rest = (sampling, view, noise_last, centred)
     given = terms(privacy, noise, clipping_norm, cohort, clients, rounds, *rest)
     candidates = np.broadcast(given.z, given.ratio, given.rounds).size
-    if chosen == "listed" and trials < candidates:
+    if chosen != "adaptive" and trials < candidates:
         raise SettingError(
             f"trials: must count each of the {candidates} candidates, found {trials}."
         )

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpareto.privacy.gaussian import (
-    gaussian_epsilon,
     gaussian_multiplier,
     least_multiplier,
     revealed_epsilon,
+    sampled_epsilon,
 )
 from fedpareto.space import FloatArray
 
@@ -25,13 +25,8 @@ def shown_epsilon(
     still drawn at random for a share of the rounds.
     """
     given = (noise_multiplier, ratio, rounds, delta)
-    z, q, T, delta = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in given))
-    always = gaussian_epsilon(z / np.sqrt(T), delta)
-    asked = (q < 1) & (always > 0) & np.isfinite(always)
-    rows = zip(*(v[asked].tolist() for v in (z, q, T, delta)), strict=True)
-    found = np.full(z.shape, np.inf)
-    found[asked] = [revealed_epsilon(a, b, int(c), d) for a, b, c, d in rows]
-    return np.asarray(np.minimum(always, found))
+    rows = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in given))
+    return sampled_epsilon(rows[0], tuple(rows), revealed_epsilon)
 
 
 def shown_multiplier(epsilon: float, ratio: float, rounds: int, delta: float) -> float:

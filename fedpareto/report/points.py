@@ -18,6 +18,7 @@ from fedpareto.noise import derive
 from fedpareto.privacy import rounded_up
 from fedpareto.problem import Knows, Objective, feasible, is_private, reference
 from fedpareto.space import FloatArray
+from fedpareto.store import Store
 from fedpareto.study import Study
 from fedpareto.trials import Trial, known_of
 
@@ -114,6 +115,15 @@ def view(study: Study, trials: Sequence[Trial]) -> View:
         why,
         sum(t.runs for t in finished),
     )
+
+
+def view_of(study: Study, store: Store) -> View:
+    """Look at the trials of a study's store, with the largest budget that it was run with.
+
+    An adaptive search on private data pays for that one.
+    """
+    largest = max(study.budget, store.budget())
+    return view(dataclasses.replace(study, budget=largest), store.trials())
 
 
 def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list[Point]:

@@ -99,7 +99,7 @@ def statements(seen: View) -> list[str]:
         return []
     point = seen.recommended
     if point is None:  # what was shown of private data has its price all the same
-        return search_cost(seen) if terms.private_data else []
+        return private_search_cost(seen)
     return [*promises(seen, point), *search_cost(seen), *_simulated(seen, point)]
 
 
@@ -151,6 +151,11 @@ def search_cost(seen: View) -> list[str]:
         ]
     together = f"The search trained on private data. All of it together: {cost.statement()}"
     return [together, ALL_OF_IT, *cost.notes, NOT_TESTED, DATABASE]
+
+
+def private_search_cost(seen: View) -> list[str]:
+    """Say what the search cost where data are private; nothing where they are not."""
+    return search_cost(seen) if is_private(seen.study.problem) else []
 
 
 def chosen_by(optimizer: Optimizer) -> str:

@@ -8,7 +8,6 @@ it (DNS rebinding).
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import hashlib
 import ipaddress
@@ -26,7 +25,7 @@ from fedpareto.errors import FedparetoError, SettingError
 from fedpareto.problem import is_private
 from fedpareto.report.page import as_json, page, page_data
 from fedpareto.report.paper import Html, paragraph, sheet
-from fedpareto.report.points import View, view
+from fedpareto.report.points import View, view_of
 from fedpareto.store import Store
 from fedpareto.study import load_study
 
@@ -80,8 +79,7 @@ class Live:
         store.check(study.identity)
         if is_private(study.problem):
             store.check_noise()
-        largest = max(study.budget, store.budget())
-        return view(dataclasses.replace(study, budget=largest), store.trials())
+        return view_of(study, store)
 
     def _show(self, seen: View | None, waiting: str) -> None:
         self._seen = seen
