@@ -6,6 +6,7 @@ FedparetoError
 ├── StudyError        a study file has faults; carries all of them
 ├── StoreError        the study's database cannot be used
 │   ├── ChangedStudy  the database belongs to another version of the study
+│   ├── DamagedStore  what the database holds is not what was written
 │   └── LockedStore   another process is using it
 ├── DataError         data cannot be found, read or split as asked
 ├── ModelError        a model cannot be built or trained as asked
@@ -43,6 +44,17 @@ class StoreError(FedparetoError):
 
 class ChangedStudy(StoreError):
     """The database belongs to another version of the study."""
+
+
+class DamagedStore(StoreError):
+    """What the database holds is not what was written."""
+
+    def __init__(self, path: object, found: str) -> None:
+        super().__init__(
+            f"{path}: must hold what was written, found damage: {found}. It was left as it is. "
+            "Take a copy that was kept, or copy what can be read into a new database: "
+            "fedpareto rescue STUDY"
+        )
 
 
 class LockedStore(StoreError):

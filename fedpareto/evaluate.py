@@ -13,8 +13,9 @@ from fedpareto.problem import JoinsRepeats, Problem, TellsOnTheWay, free_variabl
 from fedpareto.space import FloatArray, Values
 from fedpareto.store import Store
 from fedpareto.study import Study
-from fedpareto.trials import Result, Trial
+from fedpareto.trials import Result, Trial, printable
 
+LONGEST = 1000  # letters of an error that are kept
 Job = tuple[Trial, int]  # a trial and which repeat of it
 Evaluate = Callable[[Problem, Sequence[Trial], int], Iterable[Sequence[Result]]]  # the int: seed
 
@@ -110,7 +111,8 @@ def _out_of_memory(error: Exception) -> bool:
     """Say whether an error means that memory ran out."""
     if isinstance(error, MemoryError):
         return True
-    return "out of memory" in str(error).lower() or "can't allocate" in str(error)
+    said = _words(error)
+    return "out of memory" in said.lower() or "can't allocate" in said
 
 
 def reason_of(error: Exception, private: bool = False) -> str:
@@ -121,10 +123,18 @@ def reason_of(error: Exception, private: bool = False) -> str:
     if private:
         what = "out of memory" if _out_of_memory(error) else "an error"
         return f"training ended in {what}; which is left out, since it may tell of private data"
-    lines = str(error).strip().splitlines() or ["no message"]
+    lines = _words(error).strip().splitlines() or ["no message"]
     if _out_of_memory(error):
-        return f"out of memory, even trained alone: {lines[0]}"
-    return f"{type(error).__name__}: {lines[0]}"
+        return printable(f"out of memory, even trained alone: {lines[0]}"[:LONGEST])
+    return printable(f"{type(error).__name__}: {lines[0]}"[:LONGEST])
+
+
+def _words(error: Exception) -> str:
+    """Return what an error says; nothing where its own code fails to say it."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def _failure(problem: Problem, row: dict[str, float]) -> str | None:

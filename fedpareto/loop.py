@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto import __version__
-from fedpareto.errors import SettingError, StoreError
+from fedpareto.errors import FedparetoError, SettingError, StoreError
 from fedpareto.evaluate import Evaluate, here, training_seed
 from fedpareto.history import History
 from fedpareto.optimizers import ChoosesRepeats, Finishes, Psl
@@ -52,9 +52,16 @@ def run(
         seed = training_seed(study, store)
         while True:
             while trials := left(study, store):
+                before = store.trainings()
                 for results in evaluate(study.problem, trials, seed):
                     store.record(results)
                     watch(store)
+                if store.trainings() == before:
+                    raise FedparetoError(
+                        f"study {study.name}: evaluate must give results of the trials it is "
+                        f"handed, found none of trial {trials[0].number}. What was finished is "
+                        "kept; repair evaluate and run again."
+                    )
             if len(store) >= study.budget:
                 return store
             if finished(study, store):
@@ -80,6 +87,7 @@ def left(study: Study, store: Store) -> list[Trial]:
     pending = store.trials("pending")
     if not pending or not isinstance(study.optimizer, ChoosesRepeats):
         return pending
+    pending = [t for t in pending if t.batch == pending[0].batch]  # a rescued study may have more
     begun = [t for t in pending if t.runs]
     enough: set[int] = set()
     if begun:

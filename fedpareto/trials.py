@@ -155,3 +155,8 @@ def mean(values: Sequence[float]) -> float:
 def deviation(values: Sequence[float], middle: float) -> float:
     """Return the sample standard deviation, 0 for a single value."""
     return math.hypot(*((v - middle) / math.sqrt(max(1, len(values) - 1)) for v in values))
+
+
+def printable(text: str) -> str:
+    """Return text that can be stored and printed anywhere: what cannot is written as in Python."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -131,7 +131,7 @@ def test_a_search_that_was_interrupted_goes_on_as_if_it_had_not_been(write, tmp_
         whole, secret = rows_of(store), store.secret
     with sqlite3.connect(study.path.with_suffix(".db")) as db:
         db.execute("DELETE FROM repeats WHERE trial = 2 OR (trial = 1 AND repeat = 1)")
-        db.execute("UPDATE trials SET state = 'pending', measures = NULL, spread = NULL WHERE number > 0")
+        db.execute("UPDATE trials SET state = 'pending', measures = NULL, spread = NULL, checksum = NULL WHERE number > 0")
     db.close()
     with run(study) as store:
         assert (rows_of(store), store.secret) == (whole, secret)
@@ -230,6 +230,8 @@ def test_trainings_of_before_that_shared_their_noise_are_refused(write, fedparet
     run(load_study(path)).close()
     with sqlite3.connect(path.with_suffix(".db")) as db:
         db.execute("ALTER TABLE study DROP COLUMN secret")
+        for table in ("study", "trials", "repeats", "sessions"):
+            db.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
         db.execute("PRAGMA user_version = 2")
     db.close()
     for words in (("front", path), ("run", path)):

@@ -192,8 +192,8 @@ def test_verify_finds_a_row_that_was_tampered_with(study, tmp_path):
     db = tmp_path / "tampered.db"
     run(load_study(study, budget=24), db).close()
     with sqlite3.connect(db) as connection:
-        connection.execute("UPDATE trials SET settings = json_set(settings, '$.sigma', 0.5) WHERE number = 3")
-        connection.execute("UPDATE trials SET measures = json_set(measures, '$.test_error', 0.0) WHERE number = 9")
+        connection.execute("UPDATE trials SET settings = json_set(settings, '$.sigma', 0.5), checksum = NULL WHERE number = 3")
+        connection.execute("UPDATE trials SET measures = json_set(measures, '$.test_error', 0.0), checksum = NULL WHERE number = 9")
     with Store.read(db) as store:
         differing = list(verify(load_study(study), store))
     assert differing[0].startswith("trial 3: must be {")

@@ -149,7 +149,8 @@ def test_verify_agrees_and_finds_a_trial_trained_too_rarely(thrifty, tmp_path):
     tampered.write_bytes(path.read_bytes())
     with sqlite3.connect(tampered) as db:
         db.execute("DELETE FROM repeats WHERE trial = ? AND repeat > 1", (often,))
-        db.execute("INSERT INTO repeats SELECT trial, 1, measures, error, curves FROM repeats WHERE trial = ?", (rarely,))
+        db.execute("INSERT INTO repeats SELECT trial, 1, measures, error, curves, NULL FROM repeats WHERE trial = ?", (rarely,))
+        db.execute("UPDATE trials SET checksum = NULL")  # changed by hand, and meant
     with run(study, tampered) as store:
         wrong = list(verify(study, store))
     assert f"trial {often}: must be trained again after 2 times, found 2" in wrong

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sqlite3
 from pathlib import Path
 
-from fedpareto.errors import StoreError
+from fedpareto.errors import DamagedStore, StoreError
 
 APPLICATION = 0x46504152  # "FPAR", in the header of every database of ours
 
@@ -48,11 +50,40 @@ MIGRATIONS = [
     """
     ALTER TABLE study ADD COLUMN secret TEXT;    -- of the noise on private data
     """,
+    """
+    ALTER TABLE study ADD COLUMN checksum TEXT;    -- of the other values, or NULL: not checked
+    ALTER TABLE trials ADD COLUMN checksum TEXT;   -- and of how many trainings a finished one has
+    ALTER TABLE repeats ADD COLUMN checksum TEXT;
+    ALTER TABLE sessions ADD COLUMN checksum TEXT;
+    """,
 ]
+TABLES = ("study", "trials", "repeats", "sessions")
+
+
+@functools.cache
+def columns_of(version: int) -> dict[str, tuple[str, ...]]:
+    """Return the columns of every table in a database of this version."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        for script in MIGRATIONS[:version]:
+            db.executescript(script)
+        return {table: columns_in(db, table) for table in TABLES}
+
+
+def columns_in(db: sqlite3.Connection, table: str) -> tuple[str, ...]:
+    """Return the columns that a table has; none if it is not there."""
+    return tuple(str(row[1]) for row in db.execute(f"PRAGMA table_info({table})"))
+
+
+def is_blank(db: sqlite3.Connection) -> bool:
+    """Say whether a database holds nothing: its making was ended before the first row."""
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    return (application, version, tables) == (0, 0, 0)
 
 
 def check_ours(path: Path, db: sqlite3.Connection) -> None:
-    """Refuse a database of another program, or of a newer fedpareto."""
+    """Refuse a database of another program, of a newer fedpareto, or with other columns."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
@@ -65,6 +96,14 @@ def check_ours(path: Path, db: sqlite3.Connection) -> None:
             f"{path}: must be of version {len(MIGRATIONS)} or older, found version {version}. "
             "Install a newer fedpareto."
         )
+    for table, columns in columns_of(max(1, version)).items():
+        found = columns_in(db, table)
+        if found != columns:
+            raise DamagedStore(
+                path,
+                f"table {table}: version {version} must have the columns {', '.join(columns)}, "
+                f"found {', '.join(found) or 'no such table'}",
+            )
 
 
 def migrate(db: sqlite3.Connection) -> None:

@@ -17,10 +17,20 @@ from typing import Any
 from fedpareto.errors import ChangedStudy, StoreError
 from fedpareto.history import History
 from fedpareto.space import FloatArray
-from fedpareto.store.access import explained, remove, take_lock
+from fedpareto.store.access import (
+    check_journal,
+    check_one_name,
+    connected,
+    explained,
+    opened_to_read,
+    put,
+    take_lock,
+)
+from fedpareto.store.checks import check_rows, seal
+from fedpareto.store.making import is_new, new_database
 from fedpareto.store.rows import read_measures, summed, trial_of, write_measures
-from fedpareto.store.schema import check_ours, migrate
-from fedpareto.trials import Result, Trial, history_of, read_curves, write_curves
+from fedpareto.store.schema import TABLES, check_ours, columns_in, is_blank, migrate
+from fedpareto.trials import Result, Trial, history_of, printable, read_curves, write_curves
 
 
 class Store:
@@ -44,52 +54,60 @@ class Store:
                 f"{path}: must hold the study's results, found no such file. Run the study first: "
                 "fedpareto run STUDY"
             )
-        with explained(path):
-            db = _opened_to_read(path)
+        with contextlib.ExitStack() as undo, explained(path):
+            db = opened_to_read(path)
+            undo.callback(db.close)
+            if is_blank(db):
+                raise StoreError(
+                    f"{path}: must hold the study's results, found nothing in it yet. "
+                    "Run the study first: fedpareto run STUDY"
+                )
             check_ours(path, db)
+            check_rows(path, db)
+            undo.pop_all()
         return cls(path, db, None)
 
     @classmethod
     def write(cls, path: str | Path, name: str, identity: Mapping[str, Any], repeats: int) -> Store:
         """Open the database of this study to continue it, or create it."""
         path = Path(path)
-        if not path.parent.is_dir():
+        real = path.resolve()  # a link and what it leads to have one lock
+        if not real.parent.is_dir():
             raise StoreError(
-                f"{path}: must be in a folder that exists, found no folder {path.parent}."
+                f"{path}: must be in a folder that exists, found no folder {real.parent}."
             )
-        if path.exists() and not path.is_file():
+        if real.exists() and not real.is_file():
             raise StoreError(
                 f"{path}: must be a file, found something else there. Name a file with --db."
             )
-        lock = take_lock(path)
-        new = not path.exists() or path.stat().st_size == 0
         with contextlib.ExitStack() as undo:
+            lock = take_lock(real)
             undo.callback(lock.close)
-            if new:
-                undo.callback(remove, path)
             with explained(path):
-                if not new:
-                    with contextlib.closing(_opened_to_read(path)) as look:
-                        check_ours(path, look)
-                db = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
+                if is_new(real):
+                    put(real, new_database(name, identity, repeats))
+                check_one_name(real)
+                check_journal(real)
+                with cls.read(path) as look:
+                    look.check(identity)
+                db = connected(real, "rw")
                 undo.callback(db.close)
                 store = cls(path, db, lock)
-                store._prepare(name, identity, repeats)
-            store.check(identity)
+                store._prepare()
             undo.pop_all()
         return store
 
-    def _prepare(self, name: str, identity: Mapping[str, Any], repeats: int) -> None:
-        """Bring the tables up to date and, in a new database, write down which study it is."""
+    def _prepare(self) -> None:
+        """Bring the tables up to date, and finish trials that have all their trainings."""
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = NORMAL")
         with self._transaction():
             migrate(self._db)
-            if not self._db.execute("SELECT 1 FROM study").fetchone():
-                self._db.execute(
-                    "INSERT INTO study VALUES (?, ?, ?, NULL)",
-                    (name, json.dumps(identity), repeats),
-                )
+            for table in TABLES:
+                seal(self._db, table)
+            whole = [t.number for t in self.trials("pending") if not t.repeats_left]
+            for trial in whole:  # someone who changed rows by hand may leave such
+                self._finish(trial)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -170,8 +188,13 @@ class Store:
     @functools.cached_property
     def _columns(self) -> str:
         """The columns of a trial; older databases that are only read have no curves."""
-        names = [row[1] for row in self._rows("PRAGMA table_info(trials)")]
-        return "*" if "curves" in names else "*, NULL"
+        columns = "number, batch, point, settings, state, measures, spread, error"
+        return f"{columns}, {'curves' if self._has('trials', 'curves') else 'NULL'}"
+
+    def _has(self, table: str, column: str) -> bool:
+        """Say whether a table has a column that came with a later version."""
+        with explained(self.path):
+            return column in columns_in(self._db, table)
 
     def _repeats_done(self, first: int) -> dict[int, set[int]]:
         """Return which repeats are done, trial → repeats, of the trials from this number on."""
@@ -219,7 +242,7 @@ class Store:
 
         None before the first of them, and in older databases.
         """
-        if "secret" not in [row[1] for row in self._rows("PRAGMA table_info(study)")]:
+        if not self._has("study", "secret"):
             return None
         found = self._rows("SELECT secret FROM study")[0][0]
         return None if found is None else str(found)
@@ -244,24 +267,33 @@ class Store:
         started = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
         with self._transaction():
             if private and self.secret is None:
-                self._db.execute("UPDATE study SET secret = ?", (secrets.token_hex(32),))
+                drawn = secrets.token_hex(32)
+                self._db.execute("UPDATE study SET secret = ?, checksum = NULL", (drawn,))
+                seal(self._db, "study")
             self._db.execute(
-                "INSERT INTO sessions VALUES (?, 0, ?, ?, NULL)", (started, version, budget)
+                "INSERT INTO sessions VALUES (?, 0, ?, ?, NULL, NULL)", (started, version, budget)
             )
+            seal(self._db, "sessions")
         self._clock = time.monotonic()
 
     def end_session(self, why: str) -> None:
         """Note why a run ended before its budget."""
         with self._transaction():
-            self._db.execute(
-                "UPDATE sessions SET ended = ? WHERE rowid = (SELECT max(rowid) FROM sessions)",
-                (why,),
-            )
+            self._note("ended", why)
+
+    def _note(self, column: str, value: object) -> None:
+        """Write something down of the session that is under way."""
+        self._db.execute(
+            f"UPDATE sessions SET {column} = ?, checksum = NULL "
+            "WHERE rowid = (SELECT max(rowid) FROM sessions)",
+            (value,),
+        )
+        seal(self._db, "sessions")
 
     @property
     def ended(self) -> str | None:
         """Why the last run ended before its budget, if the optimizer said so."""
-        if "ended" not in [row[1] for row in self._rows("PRAGMA table_info(sessions)")]:
+        if not self._has("sessions", "ended"):
             return None
         rows = self._rows("SELECT ended FROM sessions ORDER BY rowid DESC LIMIT 1")
         return str(rows[0][0]) if rows and rows[0][0] else None
@@ -275,23 +307,32 @@ class Store:
         ]
         with self._transaction():
             self._db.executemany(
-                "INSERT INTO trials VALUES (?, ?, ?, ?, 'pending', NULL, NULL, NULL, NULL)", rows
+                "INSERT INTO trials (number, batch, point, settings, state) "
+                "VALUES (?, ?, ?, ?, 'pending')",
+                rows,
             )
+            seal(self._db, "trials", "number >= ?", first)
 
     def record(self, results: Sequence[Result]) -> None:
         """Append results; a trial whose last repeat is among them is finished."""
         rows = [
-            (r.trial, r.repeat, write_measures(r.measures), r.error, write_curves(r.curves))
+            (
+                r.trial,
+                r.repeat,
+                write_measures(r.measures),
+                None if r.error is None else printable(r.error),
+                write_curves(r.curves),
+            )
             for r in results
         ]
         with self._transaction():
-            self._db.executemany("INSERT INTO repeats VALUES (?, ?, ?, ?, ?)", rows)
-            for trial in self._complete({r.trial for r in results}):
+            self._db.executemany("INSERT INTO repeats VALUES (?, ?, ?, ?, ?, NULL)", rows)
+            trials = {r.trial for r in results}
+            for trial in trials:
+                seal(self._db, "repeats", "trial = ?", trial)
+            for trial in self._complete(trials):
                 self._finish(trial)
-            self._db.execute(
-                "UPDATE sessions SET seconds = ? WHERE rowid = (SELECT max(rowid) FROM sessions)",
-                (round(time.monotonic() - self._clock, 3),),
-            )
+            self._note("seconds", round(time.monotonic() - self._clock, 3))
 
     def _complete(self, trials: Collection[int]) -> list[int]:
         """Return those of these trials that have all their repeats."""
@@ -316,8 +357,8 @@ class Store:
         """Write down the mean and spread of a trial whose repeats are all in, or why it failed."""
         summary = summed(self._trainings(trial))
         self._db.execute(
-            "UPDATE trials SET state = ?, measures = ?, spread = ?, error = ?, curves = ? "
-            "WHERE number = ?",
+            "UPDATE trials SET state = ?, measures = ?, spread = ?, error = ?, curves = ?, "
+            "checksum = NULL WHERE number = ?",
             (
                 summary["state"],
                 write_measures(summary["measures"]),
@@ -327,6 +368,7 @@ class Store:
                 trial,
             ),
         )
+        seal(self._db, "trials", "number = ?", trial)
 
     def history(self, measures: Sequence[str]) -> History:
         """Return what is known: every finished trial, with these measures as objectives."""
@@ -340,9 +382,3 @@ def differences(stored: Any, found: Any, key: str = "") -> list[str]:
         inner = [differences(stored.get(k), found.get(k), f"{key}.{k}" if key else k) for k in keys]
         return [change for changes in inner for change in changes]
     return [] if stored == found else [f"{key} ({stored} there, {found} here)"]
-
-
-def _opened_to_read(path: Path) -> sqlite3.Connection:
-    """Return a connection to a database file that cannot write to it."""
-    address = f"{path.absolute().as_uri()}?mode=ro"
-    return sqlite3.connect(address, uri=True, timeout=5, isolation_level=None)

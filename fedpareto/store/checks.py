@@ -1,0 +1,273 @@
+"""Whether the rows of a database are what was written: a checksum per row, and their kinds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedpareto.errors import DamagedStore
+from fedpareto.store.schema import MIGRATIONS, TABLES, columns_in, columns_of
+
+STATES = ("pending", "done", "failed", "stopped")  # the last by older versions
+KEYS = {"study": "rowid", "trials": "number", "repeats": "rowid", "sessions": "rowid"}
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One thing wrong with a database's rows."""
+
+    table: str
+    row: object
+    column: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"table {self.table}, row {self.row}, column {self.column}: {self.what}"
+
+
+def checksum(table: str, *values: object) -> str:
+    """Return the checksum of a row's values, in the order of the table's columns."""
+    plain = [v.hex() if isinstance(v, bytes) else v for v in values]
+    text = json.dumps([table, *plain])
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def prepare(db: sqlite3.Connection) -> None:
+    """Let a connection read text that is not UTF-8, and compute checksums in SQL."""
+    db.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
+    db.create_function("row_checksum", -1, checksum, deterministic=True)
+
+
+def seal(db: sqlite3.Connection, table: str, where: str = "TRUE", *values: object) -> None:
+    """Give a checksum to those rows of a table that have none."""
+    columns = list(_summed(table))
+    if table == "trials":
+        columns.append(
+            "CASE state WHEN 'pending' THEN NULL "
+            "ELSE (SELECT count(*) FROM repeats WHERE trial = number) END"
+        )
+    db.execute(
+        f"UPDATE {table} SET checksum = row_checksum('{table}', {', '.join(columns)}) "
+        f"WHERE checksum IS NULL AND {where}",
+        values,
+    )
+
+
+def _summed(table: str) -> tuple[str, ...]:
+    """Return the columns of which a row's checksum is."""
+    return tuple(c for c in columns_of_now()[table] if c != "checksum")
+
+
+def columns_of_now() -> dict[str, tuple[str, ...]]:
+    """Return the columns of every table, in the order of the present version."""
+    return columns_of(len(MIGRATIONS))
+
+
+def check_rows(path: Path, db: sqlite3.Connection) -> None:
+    """Refuse a database whose pages or rows are not as they were written."""
+    db.execute("BEGIN")  # one moment of a database that another process may be writing to
+    try:
+        (whole,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+        if whole != "ok":
+            raise DamagedStore(path, " ".join(str(whole).split()))
+        found = list(damages({table: list(rows_of(db, table)) for table in TABLES}))
+    finally:
+        db.execute("COMMIT")
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise DamagedStore(path, f"{found[0]}{more}")
+
+
+def rows_of(db: sqlite3.Connection, table: str) -> Iterator[Row]:
+    """Yield all rows of a table by the columns of the present version, and `key`."""
+    here = columns_in(db, table)
+    names = ["key", *columns_of_now()[table]]
+    columns = [c if c in here else f"NULL AS {c}" for c in names[1:]]
+    query = f"SELECT {KEYS[table]}, {', '.join(columns)} FROM {table} NOT INDEXED ORDER BY rowid"
+    for row in db.execute(query):
+        yield dict(zip(names, row, strict=True))
+
+
+def damages(tables: Mapping[str, Sequence[Row]]) -> Iterator[Damage]:
+    """Yield what is wrong with the rows of all tables."""
+    trained = _counted(tables["repeats"])
+    for table, rows in tables.items():
+        for row in rows:
+            damage = damage_of(table, row, trained.get(row.get("number"), 0))
+            if damage:
+                yield damage
+    yield from _misplaced(tables)
+
+
+def _counted(repeats: Sequence[Row]) -> dict[object, int]:
+    """Return how many trainings each trial has."""
+    counts: dict[object, int] = {}
+    for row in repeats:
+        counts[row["trial"]] = counts.get(row["trial"], 0) + 1
+    return counts
+
+
+def damage_of(table: str, row: Row, trained: int | None = None) -> Damage | None:
+    """Return what is wrong with a row, if something is; trained counts a trial's trainings."""
+    if row["checksum"] is not None:
+        values = [row[c] for c in _summed(table)]
+        if table == "trials":
+            values.append(None if row["state"] == "pending" else trained)
+        if row["checksum"] == checksum(table, *values):
+            return None
+    for column, kind in KINDS[table].items():
+        if not kind.holds(row[column]):
+            what = f"must be {kind.words}, found {shown(row[column])}"
+            return Damage(table, row["key"], column, what)
+    if row["checksum"] is None:
+        return _unfinished(row) if table == "trials" else None
+    words = "must be that of the row's values"
+    if table == "trials" and row["state"] != "pending":
+        words += f" and of its {trained} trainings"
+    return Damage(table, row["key"], "checksum", f"{words}, found {shown(row['checksum'])}")
+
+
+def _unfinished(row: Row) -> Damage | None:
+    """Return what is wrong with a trial that no checksum vouches for: done, but not measured."""
+    if row["state"] == "done" and row["measures"] is None:
+        return Damage("trials", row["key"], "measures", "must be there of a trial done, found none")
+    return None
+
+
+def _misplaced(tables: Mapping[str, Sequence[Row]]) -> Iterator[Damage]:
+    """Yield where rows are missing, or are of nothing, or are there twice."""
+    if len(tables["study"]) != 1:
+        yield Damage("study", 1, "name", f"must be one row, found {len(tables['study'])}")
+    numbers = {row["number"] for row in tables["trials"]}
+    for place, row in enumerate(tables["trials"]):
+        if row["number"] != place:
+            what = f"must be {place}, the next in order, found {shown(row['number'])}"
+            yield Damage("trials", row["key"], "number", what)
+            break
+    limit = tables["study"][0]["repeats"] if tables["study"] else 0
+    seen = set()
+    for row in tables["repeats"]:
+        pair = row["trial"], row["repeat"]
+        if row["trial"] not in numbers:
+            what = f"must be a trial that is there, found {shown(row['trial'])}"
+            yield Damage("repeats", row["key"], "trial", what)
+        elif pair in seen or not (isinstance(limit, int) and row["repeat"] in range(limit)):
+            what = f"must be below {limit} and there once, found {shown(row['repeat'])}"
+            yield Damage("repeats", row["key"], "repeat", what)
+        seen.add(pair)
+
+
+def shown(value: object) -> str:
+    """Return a value as text that can be printed, cut where it is long."""
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a column may hold."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+def _text(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    return not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def _count(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value < 2**62
+
+
+def _seconds(value: object) -> bool:
+    return isinstance(value, (int, float)) and 0 <= value < math.inf
+
+
+def _number(value: object) -> bool:
+    """Say whether a value is what stands for a measure in JSON: null is not finite."""
+    if value is None:
+        return True
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return abs(value) < math.inf
+
+
+def _json(inner: Callable[[Any], bool]) -> Callable[[object], bool]:
+    """Return whether a value is JSON that holds something."""
+
+    def holds(value: object) -> bool:
+        if not _text(value):
+            return False
+        try:
+            return inner(json.loads(str(value)))
+        except (ValueError, RecursionError):
+            return False
+
+    return holds
+
+
+def _or_null(kind: Kind) -> Kind:
+    return Kind(f"{kind.words} or NULL", lambda value: value is None or kind.holds(value))
+
+
+def _point(value: object) -> bool:
+    if not isinstance(value, list):
+        return False
+    return all(type(v) in (int, float) and 0 <= v <= 1 for v in value)
+
+
+def _table(value: object, inner: Callable[[object], bool] = lambda value: True) -> bool:
+    return isinstance(value, dict) and all(map(inner, value.values()))
+
+
+def _curves(value: object) -> bool:
+    return _table(value, lambda curve: isinstance(curve, list) and all(map(_number, curve)))
+
+
+TEXT = Kind("text in UTF-8", _text)
+COUNT = Kind("a whole number of at least 0", _count)
+MEASURES = Kind("a JSON table of numbers", _json(lambda v: _table(v, _number)))
+CURVES = _or_null(Kind("a JSON table of lists of numbers", _json(_curves)))
+OPEN_TEXT = _or_null(TEXT)
+KINDS = {
+    "study": {
+        "name": TEXT,
+        "identity": Kind("a JSON table", _json(_table)),
+        "repeats": COUNT,
+        "secret": OPEN_TEXT,
+    },
+    "trials": {
+        "number": COUNT,
+        "batch": COUNT,
+        "point": Kind("a JSON list of numbers from 0 to 1", _json(_point)),
+        "settings": Kind("a JSON table", _json(_table)),
+        "state": Kind(f"one of {', '.join(STATES)}", lambda value: value in STATES),
+        "measures": _or_null(MEASURES),
+        "spread": _or_null(MEASURES),
+        "error": OPEN_TEXT,
+        "curves": CURVES,
+    },
+    "repeats": {
+        "trial": COUNT,
+        "repeat": COUNT,
+        "measures": MEASURES,
+        "error": OPEN_TEXT,
+        "curves": CURVES,
+    },
+    "sessions": {
+        "started": TEXT,
+        "seconds": Kind("a number of at least 0", _seconds),
+        "version": TEXT,
+        "budget": COUNT,
+        "ended": OPEN_TEXT,
+    },
+}
