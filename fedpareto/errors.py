@@ -7,6 +7,7 @@ FedparetoError
 ├── StoreError        the study's database cannot be used
 │   ├── ChangedStudy  the database belongs to another version of the study
 │   └── LockedStore   another process is using it
+├── OutputError       a file cannot be written as asked
 ├── DataError         data cannot be found, read or split as asked
 ├── ModelError        a model cannot be built or trained as asked
 ├── EncryptionError   keys or ciphertexts cannot be used as asked
@@ -47,6 +48,10 @@ class ChangedStudy(StoreError):
 
 class LockedStore(StoreError):
     """Another process is using the database."""
+
+
+class OutputError(FedparetoError):
+    """A file cannot be written as asked."""
 
 
 class DataError(FedparetoError):
