@@ -410,7 +410,7 @@ def test_an_npz_file_that_expands_to_far_more_than_itself_is_refused_unread(tmp_
 
 
 def test_an_npz_file_larger_than_the_memory_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedpareto.federation.bounds._memory", lambda: 2000)
+    monkeypatch.setattr("fedpareto.federation.bounds.memory", lambda unknown: 2000)
     path = tmp_path / "own.npz"
     path.write_bytes(npz_of(**WHOLE | {"x_train": np.zeros((4, 1000))}))
     assert message_of(lambda: read(read_npz, path)).startswith(f"{path}: its arrays must fit half of the memory, 1,000 bytes, found 3")
