@@ -8,6 +8,7 @@ FedparetoError
 │   ├── ChangedStudy  the database belongs to another version of the study
 │   ├── DamagedStore  what the database holds is not what was written
 │   └── LockedStore   another process is using it
+├── OutputError       a file cannot be written as asked
 ├── DataError         data cannot be found, read or split as asked
 ├── ModelError        a model cannot be built or trained as asked
 ├── EncryptionError   keys or ciphertexts cannot be used as asked
@@ -59,6 +60,10 @@ class DamagedStore(StoreError):
 
 class LockedStore(StoreError):
     """Another process is using the database."""
+
+
+class OutputError(FedparetoError):
+    """A file cannot be written as asked."""
 
 
 class DataError(FedparetoError):

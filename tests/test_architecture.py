@@ -15,8 +15,8 @@ ROOT = Path(fedpareto.__file__).parent
 
 # From the bottom up. A module imports from layers below its own; parts of one folder may import one another.
 LAYERS = [
-    {"errors", "files", "threads"},
-    {"space"},
+    {"errors", "threads", "words"},
+    {"files", "space"},
     {"settings", "problem", "history", "front", "noise", "crypto", "contract"},
     {"mechanisms", "privacy"},
     {"federation", "optimizers", "theory"},
@@ -101,3 +101,38 @@ def test_no_concrete_class_inherits_from_another():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef):
                 assert not {ast.unparse(base) for base in node.bases} & own, f"{path}: {node.name}"
+
+
+WRITES = {"write_text", "write_bytes", "savefig", "mkstemp", "NamedTemporaryFile", "TemporaryFile", "touch",
+          "savetxt", "tofile", "save_file", "symlink_to", "copyfile", "copy2", "truncate"}
+
+
+def opens_for_writing(node):
+    """Say whether a call writes a file: by its name, or by the mode or flags it opens one with."""
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    if name in WRITES or ast.unparse(node.func) in {"np.save", "np.savez", "torch.save", "json.dump", "os.replace", "os.rename"}:
+        return True
+    if name not in ("open", "fdopen"):
+        return False
+    given = [*node.args, *(k.value for k in node.keywords)]
+    modes = [a.value for a in given if isinstance(a, ast.Constant) and isinstance(a.value, str) and len(a.value) <= 3]
+    flags = [f for a in given for f in ("O_WRONLY", "O_RDWR", "O_CREAT") if f in ast.unparse(a)]
+    return any(set(m) & set("wax+") for m in modes) or bool(flags)
+
+
+# Where bytes go to that are no output: a pipe between processes, what a closed stdout is pointed at, and a
+# download, which is checked by its md5 sum as it comes and is too large to be held whole.
+NO_OUTPUT = {"crypto/parallel.py", "cli/__init__.py", "federation/download.py"}
+
+
+def test_only_one_module_opens_files_for_writing():
+    found = {str(path.relative_to(ROOT)) for path in modules() for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.Call) and opens_for_writing(node)}
+    assert found == {"files.py"} | NO_OUTPUT
+
+
+@pytest.mark.parametrize(("code", "writes"), [
+    ("open('a', 'w')", True), ("p.open('rb')", False), ("p.open(mode='r+b')", True), ("os.open(p, os.O_WRONLY)", True),
+    ("p.write_text('a')", True), ("open(p)", False), ("os.fdopen(f, 'wb')", True), ("gzip.open(p)", False)])
+def test_what_counts_as_opening_for_writing(code, writes):
+    assert opens_for_writing(ast.parse(code).body[0].value) is writes

@@ -110,7 +110,7 @@ def test_report_writes_a_page_and_figures_beside_it(done, fedpareto, tmp_path):
 def test_a_report_that_cannot_be_written_is_an_error(done, fedpareto, tmp_path):
     status, _, err = fedpareto("report", done, "--output", tmp_path / "nowhere" / "out.html")
     assert status == 2
-    assert err.startswith(f"error: {tmp_path / 'nowhere' / 'out.html'}: must be readable and writable, found: No such file")
+    assert err.startswith(f"error: --output: must be in a folder that exists, found {tmp_path / 'nowhere'}. Make it")
 
 
 def test_verify_agrees_with_an_honest_study(done, fedpareto):

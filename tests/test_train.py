@@ -138,7 +138,7 @@ def test_a_card_does_not_overwrite_what_is_no_card(wide, fedpareto, tmp_path):
     (tmp_path / "README.md").write_text("mine")
     done = fedpareto("train", wide, "--output", tmp_path / "README.safetensors")
     assert done.status == 2
-    assert "the model card goes to README.md, which must be a model card or not be there" in done.err
+    assert "--output (the model card): must be a new file or a model card to write again, found " in done.err
     assert (tmp_path / "README.md").read_text() == "mine"
     for _ in range(2):  # a card of ours is written anew
         assert fedpareto("train", wide, "--trial", 1, "--output", tmp_path / "model.safetensors").status == 0

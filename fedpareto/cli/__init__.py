@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -10,12 +11,17 @@ import click
 from fedpareto.cli import planning, reports, studies, training  # noqa: F401  (their commands)
 from fedpareto.cli.base import cli
 from fedpareto.errors import FedparetoError
+from fedpareto.words import visible_lines
 
 __all__ = ["cli", "main"]
 
 
 def main() -> None:
     """Run the command line; every error is one line and status 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # a letter that the terminal lacks is no reason to fail
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = cli.main(standalone_mode=False)
         if isinstance(status, int):
@@ -37,5 +43,5 @@ def main() -> None:
 
 def _fail(message: str, status: int) -> None:
     """Print an error and leave with this status."""
-    click.echo(f"error: {message}", err=True)
+    click.echo(visible_lines(f"error: {message}"), err=True)
     sys.exit(status)

@@ -10,6 +10,7 @@ import click
 
 from fedpareto import __version__
 from fedpareto.errors import SettingError
+from fedpareto.words import visible_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,10 +19,28 @@ if TYPE_CHECKING:
     from fedpareto.store import Store
     from fedpareto.study import Study
 
-study_argument = click.argument("study_file", metavar="STUDY", type=click.Path(path_type=Path))
+def _checked_db(context: click.Context, option: click.Parameter, db: Path | None) -> Path | None:
+    """Refuse a database that is no file, or that is the study file."""
+    if db is None:
+        return None
+    if not db.name or str(db) == ":memory:" or str(db).startswith("file:"):
+        raise SettingError(f"--db: must be a file, found {str(db)!r}. Name one, such as study.db.")
+    if db.exists() and not db.is_file():
+        raise SettingError(f"--db: must be a file, found {db}, which is none. Name another.")
+    study = context.params.get("study_file")
+    if study is not None and db.exists() and study.exists() and db.samefile(study):
+        raise SettingError(f"--db: must be a file of its own, found the study file {db}.")
+    return db
+
+
+# eager, so that options which are checked against it find it
+study_argument = click.argument(
+    "study_file", metavar="STUDY", type=click.Path(path_type=Path), is_eager=True
+)
 db_option = click.option(
     "--db",
     type=click.Path(path_type=Path),
+    callback=_checked_db,
     help="The study's database; STUDY with .db if left out.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
@@ -31,6 +50,22 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 @click.version_option(__version__, message="%(version)s")
 def cli() -> None:
     """Find and choose trade-offs between privacy, utility and cost in federated learning."""
+
+
+def say(line: object, err: bool = False, nl: bool = True) -> None:
+    """Print lines; what a file's text holds of control characters is shown, and does nothing."""
+    click.echo(visible_lines(line), err=err, nl=nl)
+
+
+def inputs_of(study: Study, database: Path) -> dict[str, Path]:
+    """Return the files that a study is read from, each under the words for it."""
+    found = {"the study's database": database}
+    if study.path is not None:
+        found["the study file"] = study.path
+    data = getattr(study.problem, "data", None)
+    if data is not None and str(data.name).endswith(".npz"):
+        found["the study's data"] = Path(data.name)
+    return found
 
 
 def console() -> Console:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedpareto.cli.base import cli, console, db_option, json_option, study_argument, whole_numbers
+from fedpareto.cli.base import (
+    cli,
+    console,
+    db_option,
+    inputs_of,
+    json_option,
+    say,
+    study_argument,
+    whole_numbers,
+)
 from fedpareto.errors import MissingPackage, SettingError
 
 if TYPE_CHECKING:
@@ -32,15 +43,15 @@ def data(directory: str, as_json: bool) -> None:
             {"name": name, "present": files is not None, "files": files or []}
             for name, files in found.items()
         ]
-        click.echo(json.dumps({"directory": str(folder), "data": rows}))
+        say(json.dumps({"directory": str(folder), "data": rows}))
         return
-    click.echo(f"data directory: {folder}")
+    say(f"data directory: {folder}")
     for name, files in found.items():
         if files is None:
             state = "missing; downloaded on first use"
         else:
             state = ", ".join(files) or "embedded"
-        click.echo(f"  {name:14s} {state}")
+        say(f"  {name:14s} {state}")
 
 
 @cli.command()
@@ -63,11 +74,11 @@ def calibrate(study_file: Path, write: bool, as_json: bool) -> None:
     if write:
         write_section(study_file, "cost", figures)
     if as_json:
-        click.echo(json.dumps(figures))
+        say(json.dumps(figures))
         return
-    click.echo(to_toml({"cost": figures}))
+    say(to_toml({"cost": figures}))
     if write:
-        click.echo(f"\nwritten to {study_file}")
+        say(f"\nwritten to {study_file}")
 
 
 @cli.command()
@@ -185,6 +196,8 @@ def plan(
         _check_new(study)
     elif data:
         raise SettingError(f"--data: must go with --study FILE, found {data} alone.")
+    if figure:
+        _check_figure(figure, {})
     cohorts = whole_numbers("--cohort", cohort)
     lengths = whole_numbers("--rounds", rounds)
     choices = solve(cohort=cohorts, rounds=lengths, **asked)
@@ -195,20 +208,29 @@ def plan(
     if figure:
         plan_figure(choices, figure)
     if as_json:
-        click.echo(json.dumps(plan_data(choices)))
+        say(json.dumps(plan_data(choices)))
         return
     console().print(plan_table(choices))
     for line in plan_statements(choices, asked, row):
-        click.echo(line)
+        say(line)
     if figure:
-        click.echo(f"figure  {figure}")
+        say(f"figure  {figure}")
     if study:
-        click.echo(f"study   {study} (fedpareto run {study})")
+        say(f"study   {study} (fedpareto run {study})")
+
+
+def _check_figure(path: Path, inputs: Mapping[str, Path]) -> None:
+    """Refuse a figure that is no picture, or that would overwrite another file."""
+    from fedpareto.files import check_output
+    from fedpareto.report.figures import picture_kind
+
+    check_output(path, "picture", inputs, option="--figure")
+    picture_kind(path)
 
 
 def _check_new(path: Path) -> None:
     """Refuse to write over a file."""
-    if path.exists():
+    if os.path.lexists(path):
         raise SettingError(
             f"--study: must name a new file, found {path}. Remove it, or name another."
         )
@@ -216,10 +238,10 @@ def _check_new(path: Path) -> None:
 
 def _write_study(path: Path, choice: Planned, asked: dict[str, Any], data: str | None) -> None:
     """Write a row of a plan as a study file."""
-    from fedpareto.files import write_whole
     from fedpareto.study.planned import planned_study
+    from fedpareto.study.write import write_study
 
-    write_whole(path, planned_study(choice, asked, path, data).encode())
+    write_study(path, planned_study(choice, asked, path, data))
 
 
 @cli.command()
@@ -272,13 +294,16 @@ def design(
 
     study = load_study(study_file)
     path = db or study_file.with_name(f"{study_file.stem}-design.db")
+    if not path.name:
+        raise SettingError(f"STUDY: must name a study file, found {str(study_file)!r}.")
+    _check_figure(path.with_suffix(".png"), inputs_of(study, path))
     found = design_study(study, Pre(**pre), path, seconds=seconds, compare=compare)
     if as_json:
-        click.echo(json.dumps(found.as_plain()))
+        say(json.dumps(found.as_plain()))
         return
     for line in design_lines(found):
-        click.echo(line)
+        say(line)
     try:
-        click.echo(f"figure  {design_figure(found, path.with_suffix('.png'))}")
+        say(f"figure  {design_figure(found, path.with_suffix('.png'))}")
     except MissingPackage as missing:
-        click.echo(f"no figure: {missing}", err=True)
+        say(f"no figure: {missing}", err=True)

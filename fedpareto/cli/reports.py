@@ -13,11 +13,13 @@ from fedpareto.cli.base import (
     cli,
     console,
     db_option,
+    inputs_of,
     json_option,
     limit_of,
     look_at,
     looked,
     opened,
+    say,
     study_argument,
 )
 from fedpareto.errors import MissingPackage, SettingError
@@ -103,12 +105,14 @@ def report(
     if serve:
         _serve(study_file, db, host, port)
     elif evidence:
-        click.echo(_write_evidence(study_file, db, output, dict(map(limit_of, limits)), prefer))
+        say(_write_evidence(study_file, db, output, dict(map(limit_of, limits)), prefer))
     else:
         seen = look_at(study_file, db)
-        page = output or database(seen.study, db).with_suffix(".html")
+        rows = database(seen.study, db)
+        page = output or rows.with_suffix(".html")
+        _check_report(page, svg, inputs_of(seen.study, rows))
         for path in _write_report(seen, page, svg):
-            click.echo(path)
+            say(path)
 
 
 @cli.command()
@@ -153,6 +157,7 @@ def compare(
     )
     from fedpareto.report.compare_page import beware, write_comparison
 
+    _check_comparison(studies, figure, output)
     found = look(studies, dict(limit_of(text, "--reference") for text in references))
     drawn = []
     if figure:
@@ -160,17 +165,59 @@ def compare(
     if output:
         write_comparison(found, output)
     if as_json:
-        click.echo(json.dumps(comparison_data(found)))
+        say(json.dumps(comparison_data(found)))
         return
     console().print(comparison_table(found))
     corner = ", ".join(f"{name} {value:g}" for name, value in found.reference.items())
-    click.echo(f"reference {corner}")
+    say(f"reference {corner}")
     for line in beware(found):
-        click.echo(line)
+        say(line)
     for path in drawn:
-        click.echo(f"figure  {path}")
+        say(f"figure  {path}")
     if output:
-        click.echo(f"page    {output}")
+        say(f"page    {output}")
+
+
+def _check_report(page: Path, svg: bool, inputs: dict[str, Path]) -> None:
+    """Refuse a page, or figures beside it, that would overwrite other files."""
+    from fedpareto.files import check_output
+    from fedpareto.report.figures import PLOTS
+
+    check_output(page, "page", inputs)
+    for plot in PLOTS:
+        for kind in ("png", "svg") if svg else ("png",):
+            path = page.with_suffix("")
+            check_output(path.with_name(f"{path.name}-{plot}.{kind}"), "picture", inputs)
+
+
+def _compare_inputs(studies: tuple[Path, ...]) -> dict[str, Path]:
+    """Return what a comparison reads: every study file and every database."""
+    found = {f"{path}, a study that is compared": path for path in studies}
+    return found | {f"the database of {path}": path.with_suffix(".db") for path in studies}
+
+
+def _check_comparison(
+    studies: tuple[Path, ...], figure: Path | None, output: Path | None
+) -> None:
+    """Refuse studies that name no file, and outputs that would overwrite other files."""
+    from fedpareto.files import check_output
+
+    for path in studies:
+        if not path.name:
+            raise SettingError(
+                f"STUDY: must name a study file or a database, found {str(path)!r}."
+            )
+    inputs = _compare_inputs(studies)
+    if output:
+        check_output(output, "page", inputs)
+    if figure is None:
+        return
+    if not figure.name:
+        raise SettingError(f"--figure: must name a file, found {str(figure)!r}. Name one.")
+    stem = figure.with_suffix("")
+    for name in ("hypervolume", "fronts"):
+        path = stem.with_name(f"{stem.name}-{name}.png")
+        check_output(path, "picture", inputs, option="--figure")
 
 
 def _write_report(seen: View, path: Path, svg: bool) -> list[Path]:
@@ -183,7 +230,7 @@ def _write_report(seen: View, path: Path, svg: bool) -> list[Path]:
     try:
         return written + write_figures(seen, path.with_suffix(""), kinds, PLOTS)
     except MissingPackage as missing:
-        click.echo(f"no PNG figures: {missing}", err=True)
+        say(f"no PNG figures: {missing}", err=True)
         return written
 
 
@@ -196,8 +243,8 @@ def _serve(study_file: Path, db: Path | None, host: str, port: int) -> None:
     live = Live(study_file, database(load_study(study_file), db))
     with Server(live, host, port) as server, contextlib.suppress(KeyboardInterrupt):
         if server.warning:
-            click.echo(server.warning, err=True)
-        click.echo(f"page {server.url} (Ctrl-C ends it)")
+            say(server.warning, err=True)
+        say(f"page {server.url} (Ctrl-C ends it)")
         server.serve_forever()
 
 
@@ -209,9 +256,11 @@ def _write_evidence(
     prefer: str | None,
 ) -> Path:
     """Write the evidence of a study's choice and return its path."""
+    from fedpareto.files import check_output
     from fedpareto.report.evidence import write_evidence
 
     study, store = opened(study_file, db)
     with store:
         path = output or store.path.with_name(f"{store.path.stem}-evidence.html")
+        check_output(path, "page", inputs_of(study, store.path))
         return write_evidence(looked(study, store), store.trials(), path, limits, prefer)

@@ -12,12 +12,14 @@ from fedpareto.cli.base import (
     cli,
     console,
     db_option,
+    inputs_of,
     json_option,
     limit_of,
     look_at,
     looked,
     numbers,
     opened,
+    say,
     study_argument,
 )
 from fedpareto.errors import FedparetoError, SettingError
@@ -54,12 +56,16 @@ def run(
 
     It can be stopped or killed at any time: the same command goes on where it stood.
     """
+    from fedpareto.files import check_output
+    from fedpareto.loop import database
     from fedpareto.loop import run as run_study
     from fedpareto.report import write_page
     from fedpareto.report.progress import progress
     from fedpareto.study import load_study
 
     study = load_study(study_file, budget, seed, encrypt)
+    rows = database(study, db)
+    check_output(rows.with_suffix(".html"), "page", inputs_of(study, rows), option="page")
     with progress(study) as watch:
         store = run_study(study, db, watch=watch)
     with store:
@@ -93,7 +99,7 @@ def front(study_file: Path, db: Path | None, as_json: bool, as_csv: bool, at: st
         )
     seen = look_at(study_file, db)
     if as_csv:
-        click.echo(front_csv(seen), nl=False)
+        say(front_csv(seen), nl=False)
     else:
         _print_front(seen, as_json)
 
@@ -110,6 +116,7 @@ def front(study_file: Path, db: Path | None, as_json: bool, as_csv: bool, at: st
 )
 @click.option("--prefer", metavar="NAME", help="The objective to make least; the knee if left out.")
 @click.option("--output", type=click.Path(path_type=Path), help="Write the ready study file here.")
+@click.option("--force", is_flag=True, help="Let --output replace another study file.")
 @json_option
 def pick(
     study_file: Path,
@@ -117,37 +124,42 @@ def pick(
     limits: tuple[str, ...],
     prefer: str | None,
     output: Path | None,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Choose the best point within limits, as settings and as a ready study file."""
+    from fedpareto.files import check_output
+    from fedpareto.loop import database
     from fedpareto.report import pick as pick_point
     from fedpareto.report.privacy import private_search_cost, promises
     from fedpareto.report.text import as_plain, proxies, shown
-    from fedpareto.study.write import fixed_study
+    from fedpareto.study.write import fixed_study, write_study
 
     seen = look_at(study_file, db)
     point, why = pick_point(seen, dict(map(limit_of, limits)), prefer)
     text = fixed_study(seen.study, point.settings)
     if output:
-        output.write_text(text, encoding="utf-8")
+        inputs = inputs_of(seen.study, database(seen.study, db))
+        check_output(output, "study", inputs, force=force)
+        write_study(output, text)
     searched = private_search_cost(seen)
     if as_json:
         found = {"study": seen.study.name, **as_plain(point), "why": why, "file": text}
         if searched:
             found["search"] = searched
-        click.echo(json.dumps(found))
+        say(json.dumps(found))
         return
     values = [f"{o.name} {shown(o, point.objectives[o.name])}" for o in seen.objectives]
-    click.echo(f"trial {point.trial}: {', '.join(values)}")
-    click.echo(why)
+    say(f"trial {point.trial}: {', '.join(values)}")
+    say(why)
     for line in [*proxies(seen.objectives), *promises(seen, point), *searched]:
-        click.echo(line)
+        say(line)
     settings = [f"  {name} = {value}" for name, value in point.settings.items()]
-    click.echo("\nsettings\n" + "\n".join(settings))
+    say("\nsettings\n" + "\n".join(settings))
     if output:
-        click.echo(f"\nstudy file: {output}")
+        say(f"\nstudy file: {output}")
     else:
-        click.echo(f"\n# a study file that trains this point five times\n{text}", nl=False)
+        say(f"\n# a study file that trains this point five times\n{text}", nl=False)
 
 
 @cli.command()
@@ -167,7 +179,7 @@ def verify(study_file: Path, db: Path | None) -> None:
             f"{store.path}: every trial must be what the optimizer proposes, found {len(wrong)} of "
             f"{count} that are not:{shown}"
         )
-    click.echo(f"{store.path}: all {count} proposals follow from the rows before them")
+    say(f"{store.path}: all {count} proposals follow from the rows before them")
 
 
 def _print_front(seen: View, as_json: bool) -> None:
@@ -176,14 +188,14 @@ def _print_front(seen: View, as_json: bool) -> None:
     from fedpareto.report.text import front_data, proxies, summary, table
 
     if as_json:
-        click.echo(json.dumps(front_data(seen)))
+        say(json.dumps(front_data(seen)))
         return
     out = console()
     if seen.front:
         out.print(table(seen))
-    out.print(summary(seen), markup=False)
+    say(summary(seen))
     for line in [*proxies(seen.objectives), *statements(seen)]:
-        out.print(line, markup=False)
+        say(line)
 
 
 def _print_preferred(study_file: Path, db: Path | None, at: str, as_json: bool) -> None:
@@ -196,10 +208,10 @@ def _print_preferred(study_file: Path, db: Path | None, at: str, as_json: bool) 
         weights = numbers("--at", at)
         settings = preferred(study, store, weights)
     if as_json:
-        click.echo(json.dumps({"study": study.name, "at": weights, "settings": settings}))
+        say(json.dumps({"study": study.name, "at": weights, "settings": settings}))
         return
-    click.echo(", ".join(f"{name} = {short(value)}" for name, value in settings.items()))
-    click.echo(
+    say(", ".join(f"{name} = {short(value)}" for name, value in settings.items()))
+    say(
         "Learned from the trials so far, and not trained itself: put it into a study file with "
         "budget = 1 to see what it gives."
     )
@@ -211,15 +223,15 @@ def _print_rest(seen: View, store: Store, page: Path) -> None:
 
     if seen.recommended:
         chosen = ", ".join(f"{k} = {short(v)}" for k, v in seen.recommended.settings.items())
-        click.echo(f"\nrecommended ★ trial {seen.recommended.trial}: {chosen}")
-    click.echo(seen.why)
+        say(f"\nrecommended ★ trial {seen.recommended.trial}: {chosen}")
+    say(seen.why)
     if seen.failed:
         first = seen.failed[0]
         more = f" (and {len(seen.failed) - 1} more)" if len(seen.failed) > 1 else ""
-        click.echo(f"failed: trial {first.number}: {first.error}{more}")
+        say(f"failed: trial {first.number}: {first.error}{more}")
     saved = seen.study.repeats * seen.evaluations - seen.trainings
     if saved:
-        click.echo(
+        say(
             f"{seen.trainings} trainings, {saved} fewer than {seen.study.repeats} of each trial"
         )
-    click.echo(f"\nstudy  {seen.study.path}\nrows   {store.path}\npage   {page}")
+    say(f"\nstudy  {seen.study.path}\nrows   {store.path}\npage   {page}")

@@ -12,10 +12,12 @@ import click
 from fedpareto.cli.base import (
     cli,
     db_option,
+    inputs_of,
     json_option,
     limit_of,
     looked,
     opened,
+    say,
     study_argument,
 )
 from fedpareto.errors import SettingError
@@ -81,25 +83,25 @@ def train(
         point = _point(seen, trial, picked, dict(map(limit_of, limits)), prefer)
         row = next((t for t in store.trials() if t.number == point.trial), None)
         path = output or store.path.with_name(f"{store.path.stem}-{_name(point, row, repeat)}")
-        _check_output(path, study_file, store.path)
+        _check_output(path, inputs_of(study, store.path))
         _check_counted(study, store, point, repeat)
         if not as_json:
             rounds = f", {point.settings['rounds']} rounds" if "rounds" in point.settings else ""
-            click.echo(f"training trial {point.trial}, repeat {repeat}{rounds}", err=True)
+            say(f"training trial {point.trial}, repeat {repeat}{rounds}", err=True)
         trained = train_point(study, point.settings, repeat, store)
         model, card = write_model(seen, point, trained, row, path)
         same = _compared(store, row, trained)
     if as_json:
         searched = private_search_cost(seen)
-        click.echo(json.dumps(_plain(point, trained, model, card) | {"search": searched}))
+        say(json.dumps(_plain(point, trained, model, card) | {"search": searched}))
         return
     for o in seen.objectives:
-        click.echo(f"{o.name:16s} {shown(o, trained.measures[o.measure])}")
-    click.echo(same)
-    click.echo(trained.guarantee.statement() if trained.guarantee else "No true ε is promised.")
+        say(f"{o.name:16s} {shown(o, trained.measures[o.measure])}")
+    say(same)
+    say(trained.guarantee.statement() if trained.guarantee else "No true ε is promised.")
     for line in private_search_cost(seen):
-        click.echo(line)
-    click.echo(f"\nmodel  {model}\ncard   {card}")
+        say(line)
+    say(f"\nmodel  {model}\ncard   {card}")
 
 
 def _point(
@@ -147,22 +149,14 @@ def _name(point: Point, row: Trial | None, repeat: int) -> str:
     return f"{name}.safetensors"
 
 
-def _check_output(path: Path, study_file: Path, database: Path) -> None:
+def _check_output(path: Path, inputs: dict[str, Path]) -> None:
     """Refuse a path that would overwrite something else, or that names another kind of file."""
-    from fedpareto.report.card import TITLE
+    from fedpareto.files import check_output
 
     if path.suffix != ".safetensors":
         raise SettingError(f"--output: must end in .safetensors, found {path.name!r}.")
-    if path.resolve() in (study_file.resolve(), database.resolve()):
-        raise SettingError(f"--output: must be a file of its own, found the study's {path.name}.")
-    if not path.parent.is_dir():
-        raise SettingError(f"--output: must be in a folder that exists, found {path.parent}.")
-    card = path.with_suffix(".md")
-    if card.exists() and not card.read_bytes().startswith(TITLE.encode()):
-        raise SettingError(
-            f"--output: the model card goes to {card.name}, which must be a model card or not be "
-            "there, found another file. Name another output."
-        )
+    check_output(path, "model", inputs)
+    check_output(path.with_suffix(".md"), "model card", inputs, option="--output (the model card)")
 
 
 def _compared(store: Store, row: Trial | None, trained: Trained) -> str:

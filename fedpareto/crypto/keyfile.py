@@ -11,6 +11,7 @@ from typing import Any
 
 from fedpareto.crypto.keys import PrivateKey, PublicKey
 from fedpareto.errors import BadKey
+from fedpareto.files import write_new
 
 PRIVATE = "fedpareto paillier private key"
 PUBLIC = "fedpareto paillier public key"
@@ -43,8 +44,8 @@ def read_public_key(path: str | Path, allow_insecure: bool = False) -> PublicKey
 
 def _write(path: str | Path, held: dict[str, str], mode: int) -> None:
     try:
-        # the mode holds before the first byte is there
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        # until it is in its place, only its owner may read it
+        write_new(Path(path), (json.dumps(held) + "\n").encode(), mode)
     except FileExistsError:
         raise BadKey(
             f"{path}: must be a new file, found one. Name another, or remove it if that key is no "
@@ -55,14 +56,6 @@ def _write(path: str | Path, held: dict[str, str], mode: int) -> None:
             f"{path}: must be a file that can be written, found: {error.strerror}. Name another "
             "path."
         ) from None
-    try:
-        with os.fdopen(file, "w", encoding="ascii") as out:
-            out.write(json.dumps(held) + "\n")
-            out.flush()
-            os.fsync(out.fileno())
-    except BaseException:
-        os.unlink(path)
-        raise
 
 
 def _read(path: str | Path, kind: str, names: tuple[str, ...], secret: bool) -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedpareto import __version__
 from fedpareto.federation.measures import MEASURES
-from fedpareto.files import write_whole
+from fedpareto.files import starts_as, write_whole
 from fedpareto.keep import Trained, write_weights
 from fedpareto.privacy import rounded_up
 from fedpareto.report.caveats import not_guaranteed
@@ -21,6 +21,7 @@ from fedpareto.report.points import Point, View
 from fedpareto.report.privacy import promises, search_cost
 from fedpareto.report.text import package_versions, short
 from fedpareto.trials import Trial
+from fedpareto.words import visible
 
 TITLE = "# Model card:"
 
@@ -43,7 +44,7 @@ def write_model(
     write_weights(trained, path, about)
     card_path = path.with_suffix(".md")
     text = card(seen, point, trained, row, hashlib.sha256(path.read_bytes()).hexdigest())
-    write_whole(card_path, text.encode())
+    write_whole(card_path, text.encode(), starts_as("model card"))
     return path, card_path
 
 
@@ -145,7 +146,7 @@ def _bullets(lines: Iterable[str]) -> str:
 
 def _text(value: Any) -> str:
     """Return a text that Markdown shows as it is: no markup, no table cells, one line."""
-    out = " ".join(str(value).split())
-    for mark in "\\`|<>[]*_":
+    out = visible(" ".join(str(value).split()))
+    for mark in "\\`|<>[]*_~&$":
         out = out.replace(mark, f"\\{mark}")
     return out

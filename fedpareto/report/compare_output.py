@@ -10,7 +10,8 @@ import numpy as np
 from rich.table import Table
 
 from fedpareto.report.compare import Comparison, Group
-from fedpareto.report.figures import save
+from fedpareto.report.figures import save, words
+from fedpareto.report.text import as_cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +55,7 @@ def comparison_table(found: Comparison) -> Table:
     for heading in HEADINGS[1:]:
         out.add_column(heading, justify="right", no_wrap=True)
     for row in comparison_rows(found):
-        out.add_row(*row)
+        out.add_row(*map(as_cell, row))
     return out
 
 
@@ -91,7 +92,7 @@ def _draw_curves(axes: Axes, found: Comparison) -> None:
     for i, g in enumerate(found.groups):
         n = np.arange(1, g.curves.shape[1] + 1)
         mean = g.curves.mean(0)
-        axes.plot(n, mean, color=f"C{i}", label=g.label)
+        axes.plot(n, mean, color=f"C{i}", label=words(g.label))
         if len(g.seeds) > 1:
             deviation = g.curves.std(0, ddof=1)
             axes.fill_between(n, mean - deviation, mean + deviation, color=f"C{i}", alpha=0.2)
@@ -99,7 +100,7 @@ def _draw_curves(axes: Axes, found: Comparison) -> None:
     axes.set(
         xlabel="evaluations",
         ylabel="hypervolume",
-        title=f"Reference {corner}; mean and spread over seeds",
+        title=words(f"Reference {corner}; mean and spread over seeds"),
     )
     axes.legend(frameon=False)
 
@@ -108,10 +109,11 @@ def _draw_fronts(axes: Axes, found: Comparison) -> None:
     y = found.objectives[0]
     x = found.objectives[1]
     for i, g in enumerate(found.groups):
-        axes.plot(g.front[:, 1], g.front[:, 0], "o", color=f"C{i}", markersize=4, label=g.label)
+        label = words(g.label)
+        axes.plot(g.front[:, 1], g.front[:, 0], "o", color=f"C{i}", markersize=4, label=label)
     axes.set(
-        xlabel=f"{x.name} (proxy)" if x.proxy else x.name,
-        ylabel=y.name,
+        xlabel=words(f"{x.name} (proxy)" if x.proxy else x.name),
+        ylabel=words(y.name),
         title="Fronts of all seeds together",
     )
     axes.legend(frameon=False)

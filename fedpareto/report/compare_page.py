@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fedpareto.files import starts_as, write_whole
 from fedpareto.front import nondominated
 from fedpareto.report.compare import Comparison, Group
 from fedpareto.report.compare_limits import best_sections, ends_section, heading
@@ -52,7 +53,7 @@ def _title(found: Comparison) -> str:
 
 def write_comparison(found: Comparison, path: Path) -> Path:
     """Write the page and return its path."""
-    path.write_text(comparison_page(found), encoding="utf-8")
+    write_whole(path, comparison_page(found).encode(), starts_as("page"))
     return path
 
 

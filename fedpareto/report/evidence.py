@@ -13,6 +13,7 @@ from typing import Any
 
 from fedpareto import __version__
 from fedpareto.federation import MEASURES
+from fedpareto.files import starts_as, write_whole
 from fedpareto.problem import Objective, is_private
 from fedpareto.report.caveats import HIDDEN, LOOKS_ON, NEIGHBOUR, not_guaranteed
 from fedpareto.report.paper import (
@@ -81,7 +82,8 @@ def write_evidence(
     prefer: str | None = None,
 ) -> Path:
     """Write the evidence and return its path."""
-    path.write_text(evidence(seen, trials, limits, prefer), encoding="utf-8")
+    text = evidence(seen, trials, limits, prefer)
+    write_whole(path, text.encode(), starts_as("page"))
     return path
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpareto.errors import MissingPackage
+from fedpareto.errors import MissingPackage, SettingError
+from fedpareto.files import starts_as, write_whole
 from fedpareto.report.points import Point, View, by_budget, split_table
 from fedpareto.report.text import column
+from fedpareto.words import visible_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,6 +80,7 @@ def _has_data(plot: str, seen: View) -> bool:
 
 def save(draw: Callable[[Axes, Any], None], seen: Any, path: Path) -> Path:
     """Draw on fresh axes, write the figure and return its path."""
+    kind = picture_kind(path)
     try:
         from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -90,9 +95,31 @@ def save(draw: Callable[[Axes, Any], None], seen: Any, path: Path) -> Path:
         axes.grid(alpha=0.25)
         draw(axes, seen)
         # without the date, the same study gives the same file
-        metadata = {"Date": None} if path.suffix == ".svg" else {"Software": "fedpareto"}
-        figure.savefig(path, metadata=metadata)
+        metadata = {"Date": None} if kind == "svg" else {"Software": "fedpareto"}
+        drawn = io.BytesIO()
+        with warnings.catch_warnings():
+            # a letter that the font lacks is drawn as a box
+            warnings.filterwarnings("ignore", message="Glyph")
+            figure.canvas.print_figure(drawn, format=kind, metadata=metadata)
+    write_whole(path, drawn.getvalue(), starts_as("picture"))
     return path
+
+
+def picture_kind(path: Path) -> str:
+    """Return png or svg, as the name of a picture's file ends."""
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in ("png", "svg"):
+        raise SettingError(f"{path}: a figure must end in .png or .svg, found {path.name!r}.")
+    return kind
+
+
+def words(text: object) -> str:
+    """Return a text that matplotlib draws as it is: no formula, no control character.
+
+    A label that begins with _ would be left out of the legend.
+    """
+    shown = visible_lines(text).replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
 
 
 def _xy(points: Sequence[Point], seen: View) -> tuple[list[float], list[float]]:
@@ -137,7 +164,8 @@ def draw_front(axes: Axes, seen: View) -> None:
     _fit(axes, seen)
     _label(axes, seen)
     axes.legend(frameon=False, fontsize=9)
-    axes.set_title(f"{seen.study.name}: {seen.evaluations} trials", loc="left", fontsize=12)
+    title = words(f"{seen.study.name}: {seen.evaluations} trials")
+    axes.set_title(title, loc="left", fontsize=12)
 
 
 def _fit(axes: Axes, seen: View) -> None:
@@ -185,7 +213,7 @@ def _fronts(seen: View) -> list[tuple[str, list[Point], str, str]]:
     third = seen.objectives[2].name
     looks = zip((GREEN, PURPLE, BLUE), ("o", "s", "^"), strict=True)
     return [
-        (f"{third} ≤ {budget:.3g}", _in_order(points, seen), colour, shape)
+        (words(f"{third} ≤ {budget:.3g}"), _in_order(points, seen), colour, shape)
         for (budget, points), (colour, shape) in zip(by_budget(seen), looks, strict=False)
     ]
 
@@ -201,10 +229,10 @@ def _label(axes: Axes, seen: View) -> None:
     """Name the axes by the objectives, and draw their limits."""
     if len(seen.objectives) == 1:
         axes.set_xlabel("trial")
-        axes.set_ylabel(column(seen.objectives[0]))
+        axes.set_ylabel(words(column(seen.objectives[0])))
         return
-    axes.set_ylabel(column(seen.objectives[0]))
-    axes.set_xlabel(column(seen.objectives[1]))
+    axes.set_ylabel(words(column(seen.objectives[0])))
+    axes.set_xlabel(words(column(seen.objectives[1])))
     for objective, line in zip(seen.objectives[:2], (axes.axhline, axes.axvline), strict=True):
         if objective.limit is not None:
             line(objective.limit, color=ORANGE, linestyle="--", linewidth=1)
@@ -216,9 +244,8 @@ def draw_hypervolume(axes: Axes, seen: View) -> None:
     axes.set_xlabel("trials")
     corner = ", ".join(f"{name} {value:g}" for name, value in seen.reference.items())
     axes.set_ylabel("hypervolume")
-    axes.set_title(
-        f"hypervolume {seen.hypervolume:.4f} (reference {corner})", loc="left", fontsize=12
-    )
+    title = words(f"hypervolume {seen.hypervolume:.4f} (reference {corner})")
+    axes.set_title(title, loc="left", fontsize=12)
 
 
 def draw_split(axes: Axes, seen: View) -> None:
@@ -288,7 +315,7 @@ def draw_settings(axes: Axes, seen: View) -> None:
         for line in group:
             axes.plot(line, color=colour, alpha=alpha, linewidth=width)
     labels = [
-        "\n".join([*name.split("_"), f"{min(values):.3g} to {max(values):.3g}"])
+        "\n".join([*words(name).split("_"), f"{min(values):.3g} to {max(values):.3g}"])
         for name, values in dimensions
     ]
     axes.set_xticks(range(len(dimensions)), labels, fontsize=8)

@@ -10,16 +10,17 @@ import platform
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from fedpareto import __version__
 from fedpareto.federation.measures import MEASURES
+from fedpareto.files import starts_as, write_whole
 from fedpareto.privacy import VIEWS, rounded_up
 from fedpareto.problem import is_private
 from fedpareto.report.figures import MOST_CLIENTS
+from fedpareto.report.paper import safe
 from fedpareto.report.points import Deals, Point, View, split_table
 from fedpareto.report.privacy import NO_SPLIT, SEEN_BY, headline, statements, terms_of
 from fedpareto.report.text import column, package_versions, proxies, summary
@@ -36,12 +37,12 @@ def page(seen: View, live: str | None = None) -> str:
     html, style = (assets.joinpath(name).read_text("utf-8") for name in ("page.html", "page.css"))
     script = "\n".join(assets.joinpath(name).read_text("utf-8") for name in SCRIPTS)
     parts = {
-        "title": escape(seen.study.name),
+        "title": safe(seen.study.name),
         "style": style,
         "script": script,
         "data": as_json(page_data(seen)),
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        "live": f' data-live="{escape(live, quote=True)}"' if live else "",
+        "live": f' data-live="{safe(live)}"' if live else "",
         "connect": "'self'" if live else "'none'",
     }
     return re.sub(r"{{(\w+)}}", lambda slot: parts[slot[1]], html)
@@ -50,7 +51,7 @@ def page(seen: View, live: str | None = None) -> str:
 def as_json(data: Mapping[str, Any]) -> str:
     """Return data as JSON that may stand inside a script element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace("\u2028", "").replace("\u2029", "")
+    return re.sub("[<\u2028\u2029\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def page_data(seen: View) -> dict[str, Any]:
@@ -240,5 +241,5 @@ def _commands(seen: View) -> list[str]:
 
 def write_page(seen: View, path: str | Path) -> Path:
     """Write the page and return its path."""
-    Path(path).write_text(page(seen), encoding="utf-8")
+    write_whole(Path(path), page(seen).encode(), starts_as("page"))
     return Path(path)

@@ -7,6 +7,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from fedpareto.words import visible_lines
+
 
 class Html(str):
     """Text that is html already."""
@@ -18,7 +20,7 @@ def safe(value: Any) -> Html:
     """Return a value as html: Html as it is, anything else as escaped text."""
     if isinstance(value, Html):
         return value
-    return Html(escape(str(value)))
+    return Html(escape(visible_lines(value)))
 
 
 def sheet(title: str, body: str, head: str = "") -> Html:

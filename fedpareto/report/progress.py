@@ -15,6 +15,7 @@ from fedpareto.report.text import shown
 from fedpareto.store import Store
 from fedpareto.study import Study
 from fedpareto.trials import known_of
+from fedpareto.words import visible
 
 
 @contextlib.contextmanager
@@ -37,15 +38,16 @@ def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[S
     )
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TextColumn("trials"),
         TimeRemainingColumn(elapsed_when_finished=True),
-        TextColumn("{task.fields[seen]}"),
+        TextColumn("{task.fields[seen]}", markup=False),
     )
     with Progress(*columns, console=Console(file=stream)) as bar:
-        task, evaluations, done = bar.add_task(study.name, total=study.budget, seen=""), -1, 0.0
+        task = bar.add_task(visible(study.name), total=study.budget, seen="")
+        evaluations, done = -1, 0.0
 
         def inside(share: float) -> None:
             bar.update(
@@ -60,7 +62,7 @@ def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[S
             bar.update(task, completed=done)
             if store.finished() > evaluations:
                 evaluations = store.finished()
-                bar.update(task, seen=best_so_far(study, store))
+                bar.update(task, seen=visible(best_so_far(study, store)))
 
         with listening(inside):
             yield watch

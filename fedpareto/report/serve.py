@@ -28,9 +28,12 @@ from fedpareto.report.paper import Html, paragraph, sheet
 from fedpareto.report.points import View, view_of
 from fedpareto.store import Store
 from fedpareto.study import load_study
+from fedpareto.words import visible
 
 DATA = "data.json"
 LOCAL = ("localhost", "127.0.0.1", "::1")
+MOST_OPEN = 32  # connections at once; one more ends the oldest
+LONGEST = 20.0  # seconds of a connection, from its first byte to its last
 REST = 1.0  # seconds at most between two builds of the page
 
 
@@ -227,6 +230,8 @@ class Server(socketserver.ThreadingTCPServer):
     def __init__(self, live: Live, host: str, port: int) -> None:
         self.live = live
         self.host = host
+        self._open: dict[socket.socket, float] = {}  # since when, the oldest first
+        self._guard = threading.Lock()
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             self.address_family, _, _, _, place = found[0]
@@ -278,14 +283,43 @@ class Server(socketserver.ThreadingTCPServer):
             "no other.\n"
         )
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own; of too many connections, end the oldest."""
+        with self._guard:
+            self._open[request] = time.monotonic()
+            if len(self._open) > MOST_OPEN:
+                _end(next(iter(self._open)))
+                del self._open[next(iter(self._open))]
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection that was answered."""
+        with self._guard:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End connections that take too long, however busy they look."""
+        with self._guard:
+            late = [s for s, since in self._open.items() if time.monotonic() - since > LONGEST]
+            for request in late:
+                _end(request)
+                del self._open[request]
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print what went wrong, unless the other side merely went away."""
         error = sys.exception()
         if not isinstance(error, ConnectionError | TimeoutError):
             print(
-                f"error: the page could not be given: {type(error).__name__}: {error}",
+                visible(f"error: the page could not be given: {type(error).__name__}: {error}"),
                 file=sys.stderr,
             )
+
+
+def _end(request: socket.socket) -> None:
+    """Break off a connection; the thread that answers it finds it closed."""
+    with contextlib.suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
 
 
 def _host_name(hosts: list[str]) -> str:

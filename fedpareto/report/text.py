@@ -9,11 +9,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from fedpareto.privacy import rounded_up
 from fedpareto.problem import Objective
 from fedpareto.report.points import Point, View
 from fedpareto.report.privacy import as_data, epsilon_heading, epsilon_text
+from fedpareto.words import visible
 
 
 def short(value: Any) -> str:
@@ -21,6 +23,11 @@ def short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value)
+
+
+def as_cell(value: Any) -> Text:
+    """Return a value for a table of rich, which takes nothing in it for markup."""
+    return Text(visible(short(value)))
 
 
 def package_versions() -> dict[str, str | None]:
@@ -59,7 +66,7 @@ def table(seen: View, most: int = 12) -> Table:
     out = Table(box=None, pad_edge=False, header_style="bold")
     true = epsilon_heading(seen)
     for heading in ["", "trial", *map(column, seen.objectives), *true, *names]:
-        out.add_column(heading, justify="right", no_wrap=True)
+        out.add_column(as_cell(heading), justify="right", no_wrap=True)
     for point in thinned(seen, most):
         mark = "★" if point is seen.recommended else ""
         goals = [shown(o, point.objectives[o.name]) for o in seen.objectives]
@@ -69,7 +76,7 @@ def table(seen: View, most: int = 12) -> Table:
             *point.settings.values(),
         ]
         out.add_row(
-            mark, str(point.trial), *map(short, values), style="bold green" if mark else None
+            mark, str(point.trial), *map(as_cell, values), style="bold green" if mark else None
         )
     return out
 
@@ -128,21 +135,48 @@ def front_data(seen: View) -> dict[str, Any]:
 
 
 def front_csv(seen: View) -> str:
-    """Return the front as CSV: a row for each point, with its settings and all measures."""
+    """Return the front as CSV: a row for each point, with its settings and all measures.
+
+    An objective with the name of another column is headed objective.NAME.
+    """
     out = io.StringIO()
-    rows = [
-        {
-            "trial": p.trial,
-            "feasible": p.feasible,
-            **p.objectives,
-            **p.settings,
-            **_finite(p.measures),
-            "runs": p.runs,
-        }
-        for p in seen.front
-    ]
-    names = list(rows[0]) if rows else ["trial", "feasible"]
-    writer = csv.DictWriter(out, names, lineterminator="\n", extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(out, lineterminator="\n")
+    headings = _headings(seen)
+    if not seen.front:
+        writer.writerow(["trial", "feasible"])
+        return out.getvalue()
+    first = seen.front[0]
+    measures = [name for name in first.measures if name not in headings.values()]
+    writer.writerow(
+        map(in_csv, ["trial", "feasible", *headings.values(), *first.settings, *measures, "runs"])
+    )
+    for p in seen.front:
+        found = _finite(p.measures)
+        row: list[Any] = [p.trial, p.feasible, *(p.objectives[name] for name in headings)]
+        row += [p.settings.get(name) for name in first.settings]
+        row += [found.get(name) for name in measures]
+        writer.writerow(map(in_csv, [*row, p.runs]))
     return out.getvalue()
+
+
+def _headings(seen: View) -> dict[str, str]:
+    """Return the heading of each objective: its name, unless another column has that one."""
+    first = seen.front[0] if seen.front else None
+    taken = {"trial", "feasible", "runs"}
+    if first is not None:
+        taken |= {*first.settings, *first.measures}
+    headings: dict[str, str] = {}
+    for o in seen.objectives:
+        name = o.name
+        while name in headings.values() or (name in taken and name != o.measure):
+            name = f"objective.{name}"
+        headings[o.name] = name
+    return headings
+
+
+def in_csv(value: Any) -> Any:
+    """Return a value for a cell of CSV: numbers as they are, text that no spreadsheet computes."""
+    if not isinstance(value, str):
+        return value
+    shown = visible(value)
+    return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown

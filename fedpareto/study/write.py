@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,14 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, Item, Table
 
-from fedpareto.errors import SettingError
+from fedpareto.errors import Fault, SettingError, StudyError
 from fedpareto.files import write_whole
 from fedpareto.mechanisms import Chain
 from fedpareto.space import Variable
-from fedpareto.study.read import parsed
+from fedpareto.study.read import built, parsed
 from fedpareto.study.study import Study
 from fedpareto.study.table import plain
+from fedpareto.words import visible_lines
 
 
 def to_toml(table: Mapping[str, Any]) -> str:
@@ -26,7 +27,8 @@ def to_toml(table: Mapping[str, Any]) -> str:
     document = tomlkit.document()
     for key, value in _keys_first(table):
         document.add(key, _item(value))
-    return tomlkit.dumps(document).strip("\n")
+    # TOML reads the numbers of what cannot be seen as the same text
+    return visible_lines(tomlkit.dumps(document).strip("\n"))
 
 
 def fixed_study(study: Study, settings: Mapping[str, Any]) -> str:
@@ -51,9 +53,31 @@ def write_section(path: Path, name: str, values: Mapping[str, Any]) -> None:
 
     The file is replaced in one step: a reader finds the old one or the new one, never half.
     """
-    text, _ = parsed(path)
+    text, before = parsed(path)
     written = put_section(text, name, values)
-    write_whole(path, written.encode())
+    meant = before | {name: before.get(name, {}) | dict(values)}
+    write_whole(path, written.encode(), says(meant))
+
+
+def write_study(path: Path, text: str) -> None:
+    """Write a study file that can be read as a study."""
+
+    def check(found: bytes) -> None:
+        faults: list[Fault] = []
+        if built(tomllib.loads(found.decode()), path, faults) is None:
+            raise StudyError(str(path), faults)
+
+    write_whole(path, text.encode(), check)
+
+
+def says(meant: Mapping[str, Any]) -> Callable[[bytes], None]:
+    """Return a check that a file says this as TOML."""
+
+    def check(found: bytes) -> None:
+        if tomllib.loads(found.decode()) != meant:
+            raise SettingError("study: must read as it was meant, found another. It was not kept.")
+
+    return check
 
 
 def put_section(text: str, name: str, values: Mapping[str, Any]) -> str:

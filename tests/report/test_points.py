@@ -98,4 +98,4 @@ def test_a_proxy_is_named_as_one_wherever_it_is_shown():
     base = study()
     seen = view(replace(base, problem=replace(base.problem, objectives=objectives)), trials((0.5, 0.5)))
     assert front_data(seen)["proxies"] == {"f2": "Kang 2023, Eq. 13"}
-    assert [c.header for c in table(seen).columns][3] == "f2 ≤ 0.8 (proxy)"
+    assert str(table(seen).columns[3].header) == "f2 ≤ 0.8 (proxy)"

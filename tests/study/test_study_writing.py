@@ -13,7 +13,7 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpareto.errors import SettingError, StudyError
+from fedpareto.errors import OutputError, SettingError, StudyError
 from fedpareto.federation import Cost
 from fedpareto.study import load_study
 from fedpareto.study.write import put_section, to_toml, write_section
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_replaced_stays_as_it_was(
         raise OSError("no space left")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(OutputError, match="found: no space left"):
         write_section(path, "cost", NEW)
     assert path.read_text() == "a = 1\n"
     assert list(tmp_path.iterdir()) == [path]
