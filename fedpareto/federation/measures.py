@@ -85,15 +85,21 @@ def _of_dense(compute: Compute, unit: float) -> Compute:
 
 
 def _eq15(over: Callable[..., FloatArray]) -> Compute:
-    """Compute the leakage of Kang 2023, Eq. 15, put together over the clients of the last round."""
+    """Compute the leakage of Kang 2023, Eq. 15: over the clients of each round, then over rounds.
+
+    Rounds count as the setting leakage_rounds says: so many of the last ones, 0 for all.
+    """
 
     def compute(trace: Trace, s: Columns) -> FloatArray:
-        last_round = s["rounds"].astype(int) - 1
-        withheld = trace.withheld[np.arange(len(trace.withheld)), last_round]  # [R,M]
         with np.errstate(all="ignore"):
-            leakage = kang23_eq15(np.nan_to_num(withheld), s["c2"][:, None])
-        of_those_there = np.ma.masked_array(leakage, ~np.isfinite(withheld))
-        return np.asarray(np.ma.filled(over(of_those_there, axis=1), np.nan))
+            leakage = kang23_eq15(np.nan_to_num(trace.withheld), s["c2"][:, None, None])  # [R,T,M]
+        there = np.ma.masked_array(leakage, ~np.isfinite(trace.withheld))
+        each = np.ma.stack([over(there[:, t], axis=1) for t in range(there.shape[1])], axis=1)
+        last, most = s["rounds"][:, None], s["leakage_rounds"][:, None]
+        t = np.arange(1, each.shape[1] + 1)
+        counts = (t <= last) & ((most == 0) | (t > last - most))
+        counted = np.ma.masked_array(each, ~counts | np.ma.getmaskarray(each))
+        return np.asarray(np.ma.filled(counted.mean(axis=1), np.nan))
 
     return compute
 
@@ -169,7 +175,8 @@ MEASURES: dict[str, Measure] = {
         source="settings",
     ),
     "kang23_eq15": Measure(
-        "leakage of sparsification, from 0 to 1, by Kang 2023, Eq. 15, mean over clients",
+        "leakage of sparsification, from 0 to 1, by Kang 2023, Eq. 15, mean over clients "
+        "and rounds",
         _eq15(np.ma.mean),
         reference=1.0,
         needs=("private_fraction",),
@@ -179,7 +186,7 @@ MEASURES: dict[str, Measure] = {
         reason=_WITHHELD,
     ),
     "kang23_eq15_worst": Measure(
-        "the same for the client that leaks most",
+        "the same for the client of each round that leaks most",
         _eq15(np.ma.max),
         reference=1.0,
         needs=("private_fraction",),

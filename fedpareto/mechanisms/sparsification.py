@@ -42,6 +42,14 @@ class Sparsification:
         at_most=1e12,
         search=False,
     )
+    leakage_rounds: int = setting(
+        0,
+        help="rounds, the last ones, that the leakage of Kang 2023, Eq. 15 is the mean of: 0 for "
+        "all of them as in the paper's Algorithm 1, 1 for the last alone",
+        at_least=0,
+        at_most=100_000,
+        search=False,
+    )
     withheld: str = setting(
         "l2",
         help="what μ of Kang 2023, Eq. 15 is of the private values: their L2 norm, mean square, "

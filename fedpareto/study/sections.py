@@ -104,6 +104,8 @@ LATER: tuple[tuple[tuple[str, ...], object], ...] = (
     (("local",), {"name": "sgd"}),
     (("server",), {"name": "average"}),
     (("training", "loss"), "cross_entropy"),
+    (("mechanism", "leakage_rounds"), 1),
+    (("mechanism", "links", "leakage_rounds"), 1),
 )
 
 SECTIONS = (  # in the order of a file

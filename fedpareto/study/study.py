@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -76,15 +78,22 @@ def _problem_table(problem: Problem) -> Any:
 
 def _without_later(table: dict[str, Any]) -> dict[str, Any]:
     """Return a description without what came later and has the value that it had before."""
-    kept = {k: dict(v) if isinstance(v, dict) else v for k, v in table.items()}
+    kept = copy.deepcopy(table)
     for path, before in LATER:
         *outer, last = path
-        inner: dict[str, Any] = kept
-        for key in outer:
-            inner = inner.get(key, {})
-        if inner.get(last) == before:
-            del inner[last]
+        for inner in _within(kept, outer):
+            if inner.get(last) == before:
+                del inner[last]
     return kept
+
+
+def _within(table: Any, path: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the tables at a path; there are several where a list of tables lies on it."""
+    tables = [table]
+    for key in path:
+        found = [t.get(key, {}) for t in tables]
+        tables = [t for one in found for t in (one if isinstance(one, list) else [one])]
+    return [t for t in tables if isinstance(t, dict)]
 
 
 def encrypted(study: Study) -> Study:
