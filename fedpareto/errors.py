@@ -51,6 +51,7 @@ class DamagedStore(StoreError):
     """What the database holds is not what was written."""
 
     def __init__(self, path: object, found: str) -> None:
+        found = found.encode("utf-8", "backslashreplace").decode()  # damage may not be printable
         super().__init__(
             f"{path}: must hold what was written, found damage: {found}. It was left as it is. "
             "Take a copy that was kept, or copy what can be read into a new database: "

@@ -182,9 +182,10 @@ def preferred(study: Study, store: Store, weights: Sequence[float]) -> dict[str,
 def verify(study: Study, store: Store) -> Iterator[str]:
     """Yield a line for each stored trial that does not follow from the rows before it.
 
-    Every batch is proposed again, and it is chosen again how often each trial is trained.
+    Every batch is proposed again, and it is chosen again how often each trial is trained. In a
+    rescued study, batches after a pending trial follow from what is not known yet: see checkable.
     """
-    trials = store.trials()
+    trials = store.trials()[: checkable(study, store)]
     history = known(study, store)
     size = study.optimizer.batch
     for batch in range(-(-len(trials) // size)):
@@ -192,6 +193,15 @@ def verify(study: Study, store: Store) -> Iterator[str]:
         stored = trials[batch * size : (batch + 1) * size]
         yield from _proposed_otherwise(study, before, batch, stored)
         yield from _trained_otherwise(study, store, before, stored)
+
+
+def checkable(study: Study, store: Store) -> int:
+    """Return how many trials come before the end of the first batch that is not finished."""
+    trials = store.trials()
+    pending = [i for i, trial in enumerate(trials) if trial.state == "pending"]
+    if not pending:
+        return len(trials)
+    return min(len(trials), (pending[0] // study.optimizer.batch + 1) * study.optimizer.batch)
 
 
 def _proposed_otherwise(

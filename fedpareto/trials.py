@@ -115,7 +115,8 @@ def along(
     """Yield each length, from the first, that a run passed on its way, and its measures there."""
     if trial.state != "done" or any(m not in trial.curves for m in measures):
         return
-    for value in range(first, int(trial.settings[free])):
+    shown_for = min(len(trial.curves[m]) for m in measures)  # less, of a row changed by hand
+    for value in range(first, min(int(trial.settings[free]), shown_for + 1)):
         shown = [trial.curves[m][value - 1] for m in measures]
         if all(map(math.isfinite, shown)):
             yield value, shown

@@ -135,11 +135,13 @@ def test_a_study_killed_twenty_times_equals_the_study_left_alone(study, tmp_path
         assert list(verify(loaded, store)) == []
 
 
+@pytest.mark.parametrize("rounds", ["[3, 12]", pytest.param("6", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_every_optimizer_goes_on_in_a_fresh_process_as_in_one_that_trained(optimizer, tmp_path):
+def test_every_optimizer_goes_on_in_a_fresh_process_as_in_one_that_trained(optimizer, rounds, tmp_path):
     """Left alone here, where trainings ran between proposals; killed on two threads, resumed on one."""
     study, alone, killed = (tmp_path / name for name in ("searched.toml", "alone.db", "killed.db"))
-    study.write_text(f"{SEARCHED}name = \"{optimizer}\"\n{SMALL[optimizer]}\n")
+    text = SEARCHED.replace("rounds = [3, 12]", f"rounds = {rounds}")
+    study.write_text(f"{text}name = \"{optimizer}\"\n{SMALL[optimizer]}\n")
     loaded = load_study(study)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -156,6 +158,11 @@ def test_every_optimizer_goes_on_in_a_fresh_process_as_in_one_that_trained(optim
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors.decode()
     assert rows(killed) == rows(alone)
+    for threads in "12" if rounds == "6" else "2":
+        process = start(study, killed, "verify", OMP_NUM_THREADS=threads)
+        said, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors.decode()
+        assert b"all 12 proposals follow" in said or (optimizer == "grid" and b"proposals follow" in said)
 
 
 def test_a_search_with_the_default_optimizer_verifies_in_another_process(tmp_path):

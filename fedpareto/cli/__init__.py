@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from fedpareto.cli import planning, reports, studies, training  # noqa: F401  (their commands)
+from fedpareto.cli import planning, reports, rescuing, studies, training  # noqa: F401  (commands)
 from fedpareto.cli.base import cli
 from fedpareto.errors import FedparetoError
 from fedpareto.words import visible_lines

@@ -84,7 +84,7 @@ def opened(study_file: Path, db: Path | None) -> tuple[Study, Store]:
     from fedpareto.study import load_study
 
     store = Store.read(database(load_study(study_file), db))
-    study = load_study(study_file, seed=store.identity["seed"])
+    study = load_study(study_file, seed=store.seed)
     store.check(study.identity)
     if is_private(study.problem):
         store.check_noise()

@@ -234,7 +234,7 @@ def _read(path: Path) -> _Seen:
             store.check_noise()
         trials = [t for t in store.trials() if t.state != "pending"]
         name = store.name
-    if not isinstance(identity.get("objectives"), list):
+    if not _from_file(identity):
         raise SettingError(
             f"compare: {database} must be of a study that was read from a file, found one made in "
             "Python."
@@ -244,6 +244,15 @@ def _read(path: Path) -> _Seen:
             f"compare: {database} must hold finished trials, found none. Run the study first."
         )
     return _Seen(name, identity, tuple(map(_objective, identity["objectives"])), trials)
+
+
+def _from_file(identity: Mapping[str, Any]) -> bool:
+    """Say whether a stored description has what every study file gives."""
+    objectives = identity.get("objectives")
+    if not isinstance(objectives, list) or type(identity.get("seed")) is not int:
+        return False
+    tables = [identity.get("optimizer"), *objectives]
+    return all(isinstance(t, dict) and isinstance(t.get("name"), str) for t in tables)
 
 
 def _objective(table: Mapping[str, Any]) -> Objective:

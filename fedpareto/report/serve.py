@@ -78,7 +78,7 @@ class Live:
             self._state = None
 
     def _view(self, store: Store) -> View:
-        study = load_study(self._study_file, seed=store.identity["seed"])
+        study = load_study(self._study_file, seed=store.seed)
         store.check(study.identity)
         if is_private(study.problem):
             store.check_noise()

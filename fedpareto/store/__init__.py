@@ -1,6 +1,7 @@
 """The store: one SQLite file per study, whose rows are the whole state of it."""
 
+from fedpareto.store.identity import differences
 from fedpareto.store.schema import APPLICATION, MIGRATIONS
-from fedpareto.store.store import Store, differences
+from fedpareto.store.store import Store
 
 __all__ = ["APPLICATION", "MIGRATIONS", "Store", "differences"]

@@ -17,7 +17,10 @@ from fedpareto.store.checks import prepare
 
 SIDES = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a database that is being written
 NOT_ALLOWED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
-JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how a journal of SQLite begins
+OURS = {  # how the journals and logs of SQLite begin
+    "-journal": (bytes.fromhex("d9d505f920a163d7"),),
+    "-wal": (bytes.fromhex("377f0682"), bytes.fromhex("377f0683")),
+}
 
 
 @contextlib.contextmanager
@@ -48,6 +51,8 @@ def explained(path: Path) -> Iterator[None]:
         raise StoreError(
             f"{path}: must be a fedpareto database, found: {error}. Name another file with --db."
         ) from error
+    except UnicodeDecodeError as error:  # SQLite names what is damaged, by a name that is damaged
+        raise DamagedStore(path, f"a name that is not text: {error.object!r}") from error
 
 
 def take_lock(path: Path) -> sqlite3.Connection:
@@ -91,15 +96,17 @@ def check_one_name(path: Path) -> None:
         )
 
 
-def check_journal(path: Path) -> None:
-    """Refuse a journal that is not SQLite's, which would remove it."""
-    journal = path.with_name(path.name + "-journal")
-    with contextlib.suppress(FileNotFoundError):
-        start = journal.read_bytes()[: len(JOURNAL)]
-        if start.strip(b"\0") and start != JOURNAL:
-            raise StoreError(
-                f"{journal}: must be SQLite's own, found a file of another program. Move it away."
-            )
+def check_sides(path: Path) -> None:
+    """Refuse a journal or log that is not SQLite's, which would write over it."""
+    for side, starts in OURS.items():
+        beside = path.with_name(path.name + side)
+        with contextlib.suppress(FileNotFoundError):
+            start = beside.read_bytes()[: len(starts[0])]
+            if start.strip(b"\0") and start not in starts:
+                raise StoreError(
+                    f"{beside}: must be SQLite's own, found a file of another program. "
+                    "Move it away."
+                )
 
 
 def connected(path: Path, mode: str) -> sqlite3.Connection:

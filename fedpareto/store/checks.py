@@ -85,13 +85,16 @@ def check_rows(path: Path, db: sqlite3.Connection) -> None:
         raise DamagedStore(path, f"{found[0]}{more}")
 
 
-def rows_of(db: sqlite3.Connection, table: str) -> Iterator[Row]:
-    """Yield all rows of a table by the columns of the present version, and `key`."""
+def rows_of(db: sqlite3.Connection, table: str, after: int | None = None) -> Iterator[Row]:
+    """Yield the rows of a table, all or after a key, by the columns of the present version."""
     here = columns_in(db, table)
     names = ["key", *columns_of_now()[table]]
     columns = [c if c in here else f"NULL AS {c}" for c in names[1:]]
-    query = f"SELECT {KEYS[table]}, {', '.join(columns)} FROM {table} NOT INDEXED ORDER BY rowid"
-    for row in db.execute(query):
+    query = (
+        f"SELECT {KEYS[table]}, {', '.join(columns)} FROM {table} NOT INDEXED "
+        f"{'' if after is None else 'WHERE rowid > ?'} ORDER BY rowid"
+    )
+    for row in db.execute(query, () if after is None else (after,)):
         yield dict(zip(names, row, strict=True))
 
 
@@ -104,6 +107,7 @@ def damages(tables: Mapping[str, Sequence[Row]]) -> Iterator[Damage]:
             if damage:
                 yield damage
     yield from _misplaced(tables)
+    yield from _unlike(tables["trials"])
 
 
 def _counted(repeats: Sequence[Row]) -> dict[object, int]:
@@ -162,6 +166,27 @@ def _misplaced(tables: Mapping[str, Sequence[Row]]) -> Iterator[Damage]:
             what = f"must be below {limit} and there once, found {shown(row['repeat'])}"
             yield Damage("repeats", row["key"], "repeat", what)
         seen.add(pair)
+
+
+def _unlike(trials: Sequence[Row]) -> Iterator[Damage]:
+    """Yield trials changed by hand that have other settings or coordinates than most."""
+    if all(row["checksum"] is not None for row in trials):
+        return
+    kinds = KINDS["trials"]
+    valid = [r for r in trials if all(kinds[c].holds(r[c]) for c in ("point", "settings"))]
+    for column in ("point", "settings"):
+        found = [_shape(row[column]) for row in valid]
+        usual = max(found, key=found.count, default=None)
+        for row, shape in zip(valid, found, strict=True):
+            if shape != usual:
+                what = f"must have what other trials have, {usual}, found {shown(shape)}"
+                yield Damage("trials", row["key"], column, what)
+
+
+def _shape(text: str) -> str:
+    """Return the names of settings, or how many coordinates a point has."""
+    value = json.loads(text)
+    return ", ".join(value) if isinstance(value, dict) else f"{len(value)} numbers"
 
 
 def shown(value: object) -> str:

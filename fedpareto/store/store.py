@@ -14,12 +14,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedpareto.errors import ChangedStudy, StoreError
+from fedpareto.errors import StoreError
 from fedpareto.history import History
 from fedpareto.space import FloatArray
 from fedpareto.store.access import (
-    check_journal,
     check_one_name,
+    check_sides,
     connected,
     explained,
     opened_to_read,
@@ -27,6 +27,7 @@ from fedpareto.store.access import (
     take_lock,
 )
 from fedpareto.store.checks import check_rows, seal
+from fedpareto.store.identity import check_same, read_identity, seed_in
 from fedpareto.store.making import is_new, new_database
 from fedpareto.store.rows import read_measures, summed, trial_of, write_measures
 from fedpareto.store.schema import TABLES, check_ours, columns_in, is_blank, migrate
@@ -87,7 +88,7 @@ class Store:
                 if is_new(real):
                     put(real, new_database(name, identity, repeats))
                 check_one_name(real)
-                check_journal(real)
+                check_sides(real)
                 with cls.read(path) as look:
                     look.check(identity)
                 db = connected(real, "rw")
@@ -128,26 +129,23 @@ class Store:
     @property
     def identity(self) -> dict[str, Any]:
         """Which study this is: its file in full, but for its name and budget."""
-        stored: dict[str, Any] = json.loads(self._rows("SELECT identity FROM study")[0][0])
-        stored.get("optimizer", {}).pop("stop_hopeless", None)  # a setting that is no more
-        return stored
+        return read_identity(self._rows("SELECT identity FROM study")[0][0])
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the study; None where its description has no valid one."""
+        return seed_in(self.identity)
 
     def check(self, identity: Mapping[str, Any]) -> None:
         """Refuse a study other than the one whose rows these are."""
-        changed = differences(self.identity, json.loads(json.dumps(identity)))
-        if changed:
-            raise ChangedStudy(
-                f"{self.path}: must belong to this study, "
-                f"found one that differs in {'; '.join(changed)}. "
-                "To continue that study, undo the change (the budget may change freely); "
-                "to start the changed one beside it, name a new database with --db."
-            )
+        check_same(self.path, self.identity, identity)
 
     def close(self) -> None:
         """Close the database; a writer leaves it as one file, which needs no other to be read."""
         with explained(self.path):
             if self._lock is not None:
                 with contextlib.suppress(sqlite3.OperationalError):  # someone is reading
+                    self._db.execute("PRAGMA synchronous = FULL")  # no log is left to lean on
                     self._db.execute("PRAGMA journal_mode = DELETE")
             self._db.close()
         if self._lock is not None:
@@ -373,12 +371,3 @@ class Store:
     def history(self, measures: Sequence[str]) -> History:
         """Return what is known: every finished trial, with these measures as objectives."""
         return history_of([t for t in self.trials() if t.state != "pending"], measures)
-
-
-def differences(stored: Any, found: Any, key: str = "") -> list[str]:
-    """Return what differs between two descriptions of a study, each with its key."""
-    if isinstance(stored, dict) and isinstance(found, dict):
-        keys = [*stored, *(k for k in found if k not in stored)]
-        inner = [differences(stored.get(k), found.get(k), f"{key}.{k}" if key else k) for k in keys]
-        return [change for changes in inner for change in changes]
-    return [] if stored == found else [f"{key} ({stored} there, {found} here)"]

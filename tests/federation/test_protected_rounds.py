@@ -79,9 +79,9 @@ def test_sparsification_equals_that_by_hand(rho, xi, momentum):
     hand = ByHand(problem, 3)
     exists = (torch.rand(len(hand.vector()), generator=stream(3, "connections")) < rho) | ~torch.from_numpy(hand.linear)
     hand.set(hand.vector() * exists)
-    kept, shared, norms = {}, [], []
+    kept, shared, norms = {}, [], []  # norms of all rounds, each with three clients
     for t in range(4):
-        began, uploads, norms = hand.vector(), [], []
+        began, uploads = hand.vector(), []
         for client in participants(3, t, 6)[:3].tolist():
             start = began.clone()
             for i, value in kept.get(client, {}).items():
