@@ -36,10 +36,19 @@ class Measure:
     needs: tuple[str, ...] = ()
     proxy: str | None = None
     worst: str | None = None  # the measure for the worst client, where clients differ
+    # whether it is of the worst client itself, or the same for every client of a round
+    of_each: bool = False
+    on_request: bool = False  # whether rows hold it only where an objective asks for it
     # costs of rounds that it is computed from; it is known where these follow from the settings
     figures: tuple[str, ...] = ()
     # why it must not be shown where data are private and it does not follow from the settings
     reason: str = "it depends on what clients hold or send, which no noise hides"
+
+    def of_worst(self, name: str) -> str | None:
+        """Return the measure, called so, of the worst client; None where there is none."""
+        if self.of_each or self.source == "settings":  # settings are the same for every client
+            return name
+        return self.worst
 
     def known_from(self, figures: Columns, columns: Columns) -> FloatArray:
         """Return the measure from figures at each row's own end, without a training."""
@@ -133,11 +142,13 @@ MEASURES: dict[str, Measure] = {
         "test error of the client whose share of the test images fares worst",
         _last("worst_error"),
         reference=1.0,
+        of_each=True,
         source="models",
     ),
     "test_loss_worst": Measure(
         "test loss of the client whose share of the test images fares worst",
         _last("worst_loss"),
+        of_each=True,
         source="models",
     ),
     "utility_lost": Measure(
@@ -189,6 +200,7 @@ MEASURES: dict[str, Measure] = {
         "the same for the client of each round that leaks most",
         _eq15(np.ma.max),
         reference=1.0,
+        of_each=True,
         needs=("private_fraction",),
         proxy="Kang 2023, Eq. 15",
         source="raw",
@@ -275,6 +287,7 @@ MEASURES: dict[str, Measure] = {
     "parameters_shared_worst": Measure(
         "the same for the client of each round that sends most",
         _per_round(_last("shared_worst")),
+        of_each=True,
         figures=("shared_worst",),
         source="costs",
     ),
@@ -289,6 +302,7 @@ MEASURES: dict[str, Measure] = {
     "training_seconds_worst": Measure(
         "the same for the slowest client of each round",
         _last("seconds_worst"),
+        of_each=True,
         figures=("seconds_worst",),
         source="costs",
     ),
@@ -296,13 +310,23 @@ MEASURES: dict[str, Measure] = {
         "seconds a client spends on training and encryption, mean over clients, and the server on "
         "adding (Kang 2023, Eq. 14), by the cost model",
         lambda trace, s: _last("seconds")(trace, s) + _last("server_seconds")(trace, s),
+        worst="kang23_eq14_worst",
         figures=("seconds", "server_seconds"),
+        source="costs",
+    ),
+    "kang23_eq14_worst": Measure(
+        "the same for the slowest client of each round",
+        lambda trace, s: _last("seconds_worst")(trace, s) + _last("server_seconds")(trace, s),
+        of_each=True,
+        on_request=True,
+        figures=("seconds_worst", "server_seconds"),
         source="costs",
     ),
     "decryption_seconds": Measure(
         "seconds a client spends on decryption over all rounds, by the cost model, "
         "mean over clients",
         _last("reading_seconds"),
+        of_each=True,
         figures=("reading_seconds",),
         source="costs",
     ),
@@ -310,6 +334,7 @@ MEASURES: dict[str, Measure] = {
         "rounds × seconds of a round (Gu 2024, Eq. 4): the slowest client's work and transfers, "
         "by the cost model",
         _last("round_seconds"),
+        of_each=True,
         figures=("round_seconds",),
         source="costs",
     ),

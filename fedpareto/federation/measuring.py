@@ -45,7 +45,7 @@ def measured(
     """Train points; return every measure, name → [n], and some after each round, name → [n,T]."""
     n = len(seeds)
     held, curves = _held(problem, values, seeds, on_the_way)
-    names = measurable(problem, held)
+    names = measurable(problem, held, on_the_way)
     check_shown(problem, {f"{name} after each round": name for name in {*on_the_way} - {*names}})
     out = {name: np.full(n, np.nan) for name in [*names, "diverged_round"]}
     longest = int(held["rounds"].max())
@@ -82,12 +82,18 @@ def trained_point(
     return state, {name: float(column[0]) for name, column in found.items()}
 
 
-def measurable(problem: Federation, held: Measured) -> list[str]:
+def measurable(problem: Federation, held: Measured, asked: Collection[str] = ()) -> list[str]:
     """Return the measures that these columns, name → [n], allow; of private data, those shown.
 
     These are measures of the models, which noise protects, and what follows from settings alone.
+    Some are there only where they are asked for, here or by an objective.
     """
-    found = {n: m for n, m in problem.measures.items() if all(need in held for need in m.needs)}
+    wanted = {*asked, *(o.measure for o in problem.objectives)}
+    found = {
+        name: m
+        for name, m in problem.measures.items()
+        if all(need in held for need in m.needs) and (name in wanted or not m.on_request)
+    }
     if not problem.private:
         return list(found)
     costs = known_costs(blocks.setup_of(problem, 0), held)

@@ -98,11 +98,21 @@ def _objective(name: str, table: Any, mechanism: Any, faults: list[Fault]) -> Ob
             "counts towards the hypervolume."
         )
         faults.append(Fault(f"{where}.reference", message))
-    if missing or reference is None:
+    chosen = called if asked.case == "average" else measure.of_worst(called)
+    if chosen is None:
+        faults.append(Fault(f"{where}.case", _no_worst(called)))
+    if missing or reference is None or chosen is None:
         return None
-    worst = measure.worst if asked.case == "worst" else None
-    limit = asked.limit
-    return Objective(name, worst or called, limit, asked.penalty, reference, measure.proxy)
+    return Objective(name, chosen, asked.limit, asked.penalty, reference, measure.proxy)
+
+
+def _no_worst(measure: str) -> str:
+    """Return why a measure cannot be taken of the worst client."""
+    there = ", ".join(name for name, m in MEASURES.items() if m.worst)
+    return (
+        f"must be average for {measure}, found worst: it is not measured client by client. Of the "
+        f"worst client there are {there} and measures of your own."
+    )
 
 
 def _first(*values: float | None) -> float | None:

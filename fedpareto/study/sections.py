@@ -58,7 +58,8 @@ class ObjectiveTable:
     )
     case: str = setting(
         "average",
-        help="over clients (Kang 2023, Def. 5) or for the worst client (Def. 6)",
+        help="over clients (Kang 2023, Def. 5) or for the worst client (Def. 6); refused where a "
+        "measure is not one of clients",
         options=("average", "worst"),
         search=False,
     )
