@@ -26,7 +26,7 @@ LAYERS = [
     {"evaluate"},
     {"keep"},
     {"loop", "report", "testing"},
-    {"design"},
+    {"design", "reproduce"},
     {"cli"},
     {"__main__"},
 ]

@@ -7,7 +7,13 @@ import sys
 
 import click
 
-from fedpareto.cli import planning, reports, studies, training  # noqa: F401  (their commands)
+from fedpareto.cli import (  # noqa: F401  (their commands)
+    planning,
+    reports,
+    reproduce,
+    studies,
+    training,
+)
 from fedpareto.cli.base import cli
 from fedpareto.errors import FedparetoError
 
