@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedpareto.errors import SettingError, did_you_mean
-from fedpareto.reproduce import gu24, races, xiao25
+from fedpareto.reproduce import gu24, gu24_cost, kang23, races, xiao25
 from fedpareto.reproduce.experiment import Experiment
 
 NAMES = (
@@ -15,7 +15,9 @@ NAMES = (
     *("xiao25-table1", "xiao25-fig3", "xiao25-fig4", "xiao25-fig5"),
 )
 EXPERIMENTS: dict[str, Experiment] = {
-    e.name: e for e in (*gu24.EXPERIMENTS, *races.EXPERIMENTS, *xiao25.EXPERIMENTS)
+    e.name: e
+    for part in (gu24, gu24_cost, races, kang23, xiao25)
+    for e in part.EXPERIMENTS
 }
 
 
