@@ -1,4 +1,6 @@
-"""Write docs/reference.md from the code: every key of a study file, measure, command and table.
+"""Write docs/reference.md from the code, and docs/papers.md from the committed results.
+
+The reference has every key of a study file, every measure, command and table.
 
 Run it: python docs/generate.py
 """
@@ -13,12 +15,14 @@ import click
 
 from fedpareto.cli import cli
 from fedpareto.federation import MEASURES
+from fedpareto.reproduce import papers_page, results
 from fedpareto.settings import WORDS, kind_of, rule_of
 from fedpareto.store import MIGRATIONS
 from fedpareto.study.sections import FAMILIES, PLAIN, Head, ObjectiveTable
 from fedpareto.study.table import plain
 
 REFERENCE = Path(__file__).with_name("reference.md")
+PAPERS = Path(__file__).with_name("papers.md")
 
 
 def keys(cls: type) -> str:
@@ -129,4 +133,5 @@ def reference() -> str:
 
 if __name__ == "__main__":
     REFERENCE.write_text(reference(), encoding="utf-8")
-    print(REFERENCE)
+    PAPERS.write_text(papers_page(results()), encoding="utf-8")
+    print(REFERENCE, PAPERS)

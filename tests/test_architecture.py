@@ -26,7 +26,7 @@ LAYERS = [
     {"evaluate"},
     {"keep"},
     {"loop", "report", "testing"},
-    {"design", "rescue"},
+    {"design", "reproduce", "rescue"},
     {"cli"},
     {"__main__"},
 ]

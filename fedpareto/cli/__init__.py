@@ -8,7 +8,14 @@ import sys
 
 import click
 
-from fedpareto.cli import planning, reports, rescuing, studies, training  # noqa: F401  (commands)
+from fedpareto.cli import (  # noqa: F401  (their commands)
+    planning,
+    reports,
+    reproduce,
+    rescuing,
+    studies,
+    training,
+)
 from fedpareto.cli.base import cli
 from fedpareto.errors import FedparetoError
 from fedpareto.words import visible_lines
