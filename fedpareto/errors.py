@@ -22,9 +22,15 @@ A message reads: where: what must hold, what was found. What to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
+
+LONGEST = 300  # characters of what was found that a message shows
 
 
 class FedparetoError(Exception):
@@ -101,6 +107,10 @@ class MissingPackage(FedparetoError):
         )
 
 
+class CodeEnded(Exception):
+    """The user's own code raised what ends programs, such as SystemExit; it is never shown so."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """One thing wrong with a study file."""
@@ -137,3 +147,80 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if close:
         return f"Did you mean {close[0]!r}?"
     return f"Known: {', '.join(known)}."
+
+
+def clean(text: str, longest: int = 10 * LONGEST) -> str:
+    """Return a text that can be stored and printed anywhere: no surrogates, nothing too long."""
+    text = text.encode("utf-8", "backslashreplace").decode()
+    text = "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
+
+
+def shown(found: Any) -> str:
+    """Return a value as a message shows it, however long or deep it is."""
+    try:
+        return clean(repr(found), LONGEST)
+    except RecursionError:
+        return f"a {type(found).__name__} too deep to print"
+    except Exception:  # a whole number of more digits than Python prints, a repr of the user's own
+        return f"a {type(found).__name__} that cannot be printed"
+
+
+def told(error: BaseException) -> str:
+    """Return an error as one line, its kind before its own words."""
+    line = clean((_text(error).strip().splitlines() or ["no message"])[0])
+    return line if isinstance(error, CodeEnded) else f"{type(error).__name__}: {line}"
+
+
+def _text(error: BaseException) -> str:
+    """Return an error's own words, which code of the user's own may not be able to say."""
+    try:
+        return str(error)
+    except Exception:
+        return "a message that cannot be read"
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Say whether an error means that memory ran out."""
+    if isinstance(error, MemoryError):
+        return True
+    text = _text(error).lower()
+    return "out of memory" in text or "can't allocate" in text
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """Call the user's own code: what it raises to end the program is an error like any other.
+
+    Ctrl-C still ends the program: it comes by a signal, which is noted on its way.
+    """
+    pressed: list[bool] = []
+    with _noting_interrupts(pressed):
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException as error:
+            if pressed and isinstance(error, KeyboardInterrupt):
+                raise
+            raise CodeEnded(f"{type(error).__name__}: {_text(error) or 'no message'}") from error
+
+
+@contextlib.contextmanager
+def _noting_interrupts(pressed: list[bool]) -> Iterator[None]:
+    """Note a Ctrl-C before it is handled as ever; signals reach the main thread alone."""
+    before = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    if not main or not callable(before):
+        yield
+        return
+
+    def noted(number: int, frame: Any) -> None:
+        pressed.append(True)
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, noted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from fedpareto.errors import FedparetoError
+from fedpareto.errors import FedparetoError, guarded, out_of_memory, told
 from fedpareto.noise import derive, widened
 from fedpareto.problem import JoinsRepeats, Problem, TellsOnTheWay, free_variable, is_private
 from fedpareto.space import FloatArray, Values
@@ -58,11 +58,12 @@ def _results(problem: Problem, jobs: Sequence[Job], seed: int) -> list[Result]:
     values = {name: [t.settings[name] for t, _ in jobs] for name in problem.space.names}
     seeds = [derive(seed, "repeat", repeat) for _, repeat in jobs]
     try:
-        measured, curves = _measured(problem, values, seeds)
+        with guarded():
+            measured, curves = _measured(problem, values, seeds)
     except FedparetoError:
         raise
     except Exception as error:
-        short_of_memory = _out_of_memory(error)
+        short_of_memory = out_of_memory(error)
         if len(jobs) == 1 and (problem.block == 1 or not short_of_memory):
             trial, repeat = jobs[0]
             return [Result(trial.number, repeat, {}, reason_of(error, is_private(problem)))]
@@ -107,34 +108,18 @@ def _with_block(problem: Problem, block: int) -> Problem:
     return smaller
 
 
-def _out_of_memory(error: Exception) -> bool:
-    """Say whether an error means that memory ran out."""
-    if isinstance(error, MemoryError):
-        return True
-    said = _words(error)
-    return "out of memory" in said.lower() or "can't allocate" in said
-
-
 def reason_of(error: Exception, private: bool = False) -> str:
     """Return one line that says why a training failed.
 
     On private data it has nothing of the error's own words, which may tell of them.
     """
     if private:
-        what = "out of memory" if _out_of_memory(error) else "an error"
+        what = "out of memory" if out_of_memory(error) else "an error"
         return f"training ended in {what}; which is left out, since it may tell of private data"
-    lines = _words(error).strip().splitlines() or ["no message"]
-    if _out_of_memory(error):
-        return printable(f"out of memory, even trained alone: {lines[0]}"[:LONGEST])
-    return printable(f"{type(error).__name__}: {lines[0]}"[:LONGEST])
-
-
-def _words(error: Exception) -> str:
-    """Return what an error says; nothing where its own code fails to say it."""
-    try:
-        return str(error)
-    except Exception:
-        return ""
+    line = told(error)
+    if out_of_memory(error):
+        line = f"out of memory, even trained alone: {line.partition(': ')[2]}"
+    return printable(line[:LONGEST])
 
 
 def _failure(problem: Problem, row: dict[str, float]) -> str | None:

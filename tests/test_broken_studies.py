@@ -25,6 +25,9 @@ OBJECTIVES = f'[objectives.utility_loss]\nmeasure = "test_error"\n\n{LEAKAGE}'
 OPTIMIZER = 'name = "nsga2"\npopulation = 2'
 
 
+FEDPARETO_PARTS = ["Bare", "Batched", "Thawed", "no_rows", "words"]  # for study files elsewhere
+
+
 @dataclass(frozen=True)
 class Bare:
     """A mechanism that protects nothing and has no settings."""
@@ -41,6 +44,19 @@ class Batched:
 
     def protect(self, upload: Any, values: Any, noise: Any) -> Any:
         return upload
+
+
+@dataclass
+class Thawed:
+    """A mechanism that is not frozen."""
+
+    def protect(self, upload: Any, values: Any, noise: Any) -> Any:
+        return upload
+
+
+def words() -> str:
+    """A function of data that returns no arrays."""
+    return "words"
 
 
 def no_rows() -> None:
@@ -146,22 +162,31 @@ BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
     # the user's own classes
     "path to no module": ('name = "lr"', 'name = "no_such_module:Net"', "model.name",
                           ["'no_such_module:Net' must be importable", "ModuleNotFoundError", "Install the package"]),
-    "path to no class": ('name = "lr"', 'name = "json:Net"', "model.name", ["must be importable", "AttributeError", "Net"]),
-    "path to what makes no module": ('name = "lr"', 'name = "json:JSONDecoder"', "model", ["JSONDecoder"]),
-    "path to what cannot be called so": ('name = "lr"', 'name = "json:loads"\nwidth = 8', "model.name",
-                                         ["'json:loads' must be built by a call with {\"width\": 8}, found TypeError: loads() ",
-                                          "Give it the keys it takes."]),
-    "path to what cannot be called": ('name = "lr"', 'name = "json:decoder"', "model.name",
-                                      ["must be a dataclass of settings with a method 'build' or an nn.Module", "json:decoder"]),
-    "path without a class": ('name = "lr"', 'name = "json:"', "model.name", ["'json:'"]),
-    "path without a module": ('name = "lr"', 'name = ":Net"', "model.name", ["':Net'"]),
-    "path to what is no optimizer": (OPTIMIZER, 'name = "fedpareto.federation:Lr"', "optimizer.name",
-                                     ["'fedpareto.federation:Lr' must be a dataclass of settings with a method 'propose'"]),
-    "path to what is no model": ('name = "lr"', 'name = "fedpareto.federation:Data"', "model.name",
-                                 ["'fedpareto.federation:Data' must be a dataclass of settings with a method 'build'"]),
-    "path to what is no mechanism": (f"{MECHANISM}\n{OBJECTIVES}", '[mechanism]\nname = "fedpareto.optimizers:Random"\n'
+    "path to what is Python's": ('name = "lr"', 'name = "subprocess:getoutput"\ncmd = "touch PWNED"', "model.name",
+                                ["'subprocess:getoutput' must be in a module of yours, found subprocess, which is Python's own",
+                                 "Nothing of it was run"]),
+    "path to what is built in": ('name = "lr"', 'name = "builtins:exec"', "model.name", ["builtins, which is Python's own"]),
+    "path to what is fedpareto's": ('name = "lr"', 'name = "fedpareto.cli:main"', "model.name", ["which is fedpareto's own"]),
+    "path to what an installed package does not declare": ('name = "lr"', 'name = "scipy.optimize:minimize"', "model.name",
+                                                           ["or in one that lists it in FEDPARETO_PARTS, found ",
+                                                            "Nothing of it was run"]),
+    "path without a class": ('name = "lr"', 'name = "mine:"', "model.name", ["'mine:' must read package.module:Name"]),
+    "path without a module": ('name = "lr"', 'name = ":Net"', "model.name", ["':Net' must read package.module:Name"]),
+    "path of a file": ('name = "lr"', 'name = "../mine.py:Net"', "model.name", ["'../mine.py:Net' must read package.module:Name"]),
+    "path to what is no optimizer": (OPTIMIZER, f'name = "{__name__}:Bare"', "optimizer.name",
+                                     [f"'{__name__}:Bare' must be a frozen dataclass of settings with a method 'propose'"]),
+    "path to what is no model": ('name = "lr"', f'name = "{__name__}:Bare"', "model.name",
+                                 [f"'{__name__}:Bare' must be a frozen dataclass of settings with a method 'build', an nn.Module"]),
+    "path to what is no mechanism": (f"{MECHANISM}\n{OBJECTIVES}", f'[mechanism]\nname = "{__name__}:words"\n'
                                      '[objectives.test_error]\n', "mechanism.name",
-                                     ["'fedpareto.optimizers:Random' must be a dataclass of settings with a method 'protect'"]),
+                                     [f"'{__name__}:words' must be a frozen dataclass of settings with a method 'protect'"]),
+    "path to what is not frozen": (f"{MECHANISM}\n{OBJECTIVES}", f'[mechanism]\nname = "{__name__}:Thawed"\n'
+                                   '[objectives.test_error]\n', "mechanism.name", ["must be a frozen dataclass of settings"]),
+    "path to what makes no module": ('name = "lr"', f'name = "{__name__}:words"', "model",
+                                     [f"'{__name__}:words' must make an nn.Module, found 'words'"]),
+    "path to what cannot be called so": ('name = "lr"', f'name = "{__name__}:words"\nwidth = 8', "model.name",
+                                         [f"'{__name__}:words' must be built by a call with {{\"width\": 8}}, found TypeError: words() ",
+                                          "Give it the keys it takes."]),
     "mechanism with a setting that training has": (f"{MECHANISM}\n{OBJECTIVES}", f'[mechanism]\nname = "{__name__}:Batched"\n'
                                                    '[objectives.test_error]\n', "mechanism.batch_size",
                                                    ["must have a name of its own, found one that [training] has: batch_size"]),
@@ -178,13 +203,17 @@ BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
                                     ["no/such.npz must be an .npz file, found none"]),
     "path to no module of data": ('name = "digits"', 'name = "no_such_module:make"', "data.name",
                                   ["'no_such_module:make' must be importable", "ModuleNotFoundError", "Install the package"]),
-    "path to no function of data": ('name = "digits"', 'name = "json:make"', "data.name", ["must be importable", "AttributeError"]),
-    "path to what is no function of data": ('name = "digits"', 'name = "math:pi"', "data.name",
-                                            ["'math:pi' must be a function that returns the arrays x_train, y_train, x_test, y_test",
-                                             "TypeError: 'float' object is not callable"]),
+    "path to no function of data": ('name = "digits"', f'name = "{__name__}:make"', "data.name",
+                                    ["must be in a module beside the study file, or in one that lists it in FEDPARETO_PARTS"]),
+    "path to what is no function of data": ('name = "digits"', f'name = "{__name__}:Bare"', "data.name",
+                                            [f"'{__name__}:Bare' must be a function, found <class"]),
+    "data of Python's": ('name = "digits"', 'name = "os:getcwd"', "data.name", ["os, which is Python's own"]),
+    "loss of Python's": ("rounds = 1", 'rounds = 1\nloss = "os:system"', "training.loss", ["os, which is Python's own"]),
+    "measure of Python's": ('measure = "test_error"', 'measure = "os:abort"\nreference = 1.0', "objectives.utility_loss.measure",
+                            ["os, which is Python's own"]),
     "function of data that fails": ('name = "digits"', f'name = "{__name__}:no_rows"', f"data.name: '{__name__}:no_rows'",
                                     ["must be a function that returns the arrays", "found LookupError: the table is empty."]),
-    "function of data that gives others": ('name = "digits"', 'name = "os:getcwd"', "os:getcwd",
+    "function of data that gives others": ('name = "digits"', f'name = "{__name__}:words"', f"{__name__}:words",
                                            ["must hold the arrays x_train, y_train, x_test, y_test, found str"]),
     "more shards than images": ("clients = 4", 'clients = 800\nsplit = "shards"', "data.shards",
                                 ["every shard must hold an image, so clients × shards at most 1,438, found 1,600. Lower either."]),

@@ -40,6 +40,8 @@ def workplace(tmp_path, monkeypatch):
     for path in EXAMPLES:
         target = tmp_path / "examples" / path.name
         target.write_text(small(path.read_text()) if path.suffix == ".toml" else path.read_text())
+    for path in EXAMPLES:  # modules of this name that another test loaded from its own folder
+        monkeypatch.delitem(sys.modules, path.stem, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path / "examples"), *sys.path])
     return tmp_path

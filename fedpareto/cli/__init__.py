@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from typing import NoReturn
 
 import click
 
@@ -30,10 +31,7 @@ def main() -> None:
             # a letter that the terminal lacks is no reason to fail
             stream.reconfigure(errors="backslashreplace")
     try:
-        status = cli.main(standalone_mode=False)
-        if isinstance(status, int):
-            sys.exit(status)
-        sys.exit(0)
+        status = _called()
     except click.exceptions.Abort:
         _fail("stopped. What was finished is kept; the same command goes on from there.", 130)
     except click.ClickException as error:
@@ -46,9 +44,22 @@ def main() -> None:
     except OSError as error:
         where = error.filename or "output"
         _fail(f"{where}: must be readable and writable, found: {error.strerror}.", 2)
+    sys.exit(status)
 
 
-def _fail(message: str, status: int) -> None:
+def _called() -> int:
+    """Run the command and return its status; only code of the user's own ends it otherwise."""
+    try:
+        status = cli.main(standalone_mode=False)
+    except (SystemExit, GeneratorExit) as error:
+        raise FedparetoError(
+            "run: code of your own must return, found that it ended the program by "
+            f"{type(error).__name__}: {error}. Let it raise an error in its place."
+        ) from error
+    return status if isinstance(status, int) else 0
+
+
+def _fail(message: str, status: int) -> NoReturn:
     """Print an error and leave with this status."""
     click.echo(visible_lines(f"error: {message}"), err=True)
     sys.exit(status)

@@ -14,11 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpareto.errors import DataError, FedparetoError, MissingPackage, SettingError
+from fedpareto.errors import (
+    DataError,
+    FedparetoError,
+    MissingPackage,
+    SettingError,
+    guarded,
+    told,
+)
 from fedpareto.federation.bounds import check_room
 from fedpareto.federation.cifar import TEST, TRAIN, read_batches
 from fedpareto.federation.npz import read_arrays
-from fedpareto.settings import imported
+from fedpareto.settings import function_of
 
 Arrays = dict[str, NDArray[Any]]
 NAMES = ("x_train", "y_train", "x_test", "y_test")
@@ -204,20 +211,20 @@ def _check_offsets(raw: NDArray[Any], offsets: NDArray[Any], path: Path) -> None
 def call_function(name: str) -> Arrays:
     """Return the four arrays that the user's function "package.module:function" returns."""
     try:
-        function = imported(name)
+        function = function_of(name)
     except SettingError as error:
         raise DataError(f"data.name: {error}") from error
     try:
-        found = function()
+        with guarded():
+            found = function()
     except Exception as error:
         raise DataError(
             f"data.name: {name!r} must be a function that returns the arrays {', '.join(NAMES)}, "
-            f"found {type(error).__name__}: {error}."
+            f"found {told(error)}."
         ) from error
     try:
         return checked(found, name)
     except (TypeError, ValueError) as error:  # numpy cannot make an array of it
         raise DataError(
-            f"data.name: {name!r} must return the arrays {', '.join(NAMES)}, found "
-            f"{type(error).__name__}: {error}."
+            f"data.name: {name!r} must return the arrays {', '.join(NAMES)}, found {told(error)}."
         ) from error

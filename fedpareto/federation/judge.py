@@ -16,13 +16,13 @@ from fedpareto.errors import SettingError
 from fedpareto.federation.data import Dataset
 from fedpareto.federation.grouped import Params
 from fedpareto.federation.losses import Loss
+from fedpareto.federation.measures import WORST
 from fedpareto.federation.split import Split
 from fedpareto.federation.stack import Stack
 from fedpareto.federation.steps import Images
-from fedpareto.settings import imported
+from fedpareto.settings import function_of
 
 FIGURES = ("error", "loss", "worst_error", "worst_loss")
-WORST = "@worst"  # behind an own measure that is taken of the worst client's share
 Own = Callable[[NDArray[Any], NDArray[Any]], float]  # scores [n,C], labels [n] → a number
 
 
@@ -104,7 +104,7 @@ class Judge:
         owners = self.owner.cpu().numpy()
         found = {}
         for name in self.own:
-            function: Own = imported(name.removesuffix(WORST))
+            function: Own = function_of(name.removesuffix(WORST))
             values = []
             for i, row in enumerate(scores):
                 if name.endswith(WORST):

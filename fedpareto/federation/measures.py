@@ -18,6 +18,8 @@ from fedpareto.space import FloatArray
 if TYPE_CHECKING:
     from fedpareto.federation.trace import Trace
 
+WORST = "@worst"  # behind an own measure that is taken of the worst client's share
+
 Columns = Mapping[str, FloatArray]  # every setting and what follows from settings alone, name → [R]
 Compute = Callable[[Any, Columns], FloatArray]  # of a Trace, or of what is known of it
 
@@ -343,7 +345,7 @@ MEASURES: dict[str, Measure] = {
 
 def own_measure(name: str) -> Measure:
     """Return the measure of the user's own that a dotted path names."""
-    return Measure(f"your own measure {name}", _last(name), "models", worst=f"{name}@worst")
+    return Measure(f"your own measure {name}", _last(name), "models", worst=f"{name}{WORST}")
 
 
 def measures_of(own: Sequence[str] = ()) -> dict[str, Measure]:

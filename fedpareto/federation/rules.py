@@ -5,17 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedpareto.contract import Round, cohort
-from fedpareto.errors import ModelError, SettingError
+from fedpareto.errors import (
+    CodeEnded,
+    FedparetoError,
+    ModelError,
+    SettingError,
+    guarded,
+    out_of_memory,
+    told,
+)
 from fedpareto.federation.blocks import device_of
 from fedpareto.federation.bounds import memory
 from fedpareto.federation.columns import replaced
 from fedpareto.federation.data import load
+from fedpareto.federation.measures import WORST
 from fedpareto.federation.measuring import check_shown, measurable
 from fedpareto.federation.setup import seeded
 from fedpareto.federation.sizes import size_of
 from fedpareto.federation.split import deal
 from fedpareto.mechanisms import AddsGaussian, LimitsSummands, adds_noise, needs_everyone
-from fedpareto.settings import imported, largest, least, named
+from fedpareto.settings import function_of, is_own, largest, least, named
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -100,6 +109,23 @@ def _check_noise(problem: Federation) -> None:
 
 def check_parts(problem: Federation) -> None:
     """Load the data, deal them and build the model once, to say early what is wrong with them."""
+    try:
+        with guarded():
+            _check_parts(problem)
+    except CodeEnded as error:
+        raise SettingError(
+            f"study: code of your own must return, found that it ended the program by {error}. "
+            "Let it raise an error in its place."
+        ) from error
+    except Exception as error:
+        if isinstance(error, FedparetoError) or not out_of_memory(error):
+            raise
+        raise ModelError(
+            f"the model must fit into memory, found {told(error)}. Make it narrower."
+        ) from error
+
+
+def _check_parts(problem: Federation) -> None:
     from fedpareto.federation.stack import stack_of
 
     data = load(problem.data)
@@ -160,26 +186,26 @@ def _check_own(problem: Federation, module: nn.Module) -> None:
     """Try the user's own loss and measures on some test images, to say early what is wrong."""
     import torch
 
-    from fedpareto.federation.judge import WORST, called
+    from fedpareto.federation.judge import called
 
     data = load(problem.data)
     labels = torch.from_numpy(data.y_test[:TRIED])
     with torch.no_grad():
         scores = module(torch.from_numpy(data.x_test[:TRIED]) * data.scale + data.shift)
-    own = [("training.loss", problem.training.loss)] if ":" in problem.training.loss else []
+    own = [("training.loss", problem.training.loss)] if is_own(problem.training.loss) else []
     own += [(f"measure {name!r}", name.removesuffix(WORST)) for name in problem.own_measures]
     for where, name in own:
         try:
             if where == "training.loss":
                 _try_loss(name, scores, labels)
             else:
-                called(name, imported(name), scores.numpy(), labels.numpy())
+                called(name, function_of(name), scores.numpy(), labels.numpy())
         except SettingError as error:
             raise SettingError(f"{where}: {str(error).removeprefix(f'{where}: ')}") from None
         except Exception as error:
             raise SettingError(
                 f"{where}: {name!r} must take scores {list(scores.shape)} and labels "
-                f"{list(labels.shape)}, found {type(error).__name__}: {error}."
+                f"{list(labels.shape)}, found {told(error)}."
             ) from error
 
 

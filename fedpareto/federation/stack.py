@@ -6,7 +6,6 @@ federations of a slot share one gather of its images.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from fedpareto.errors import ModelError
+from fedpareto.errors import ModelError, out_of_memory, told
 from fedpareto.federation.grouped import Grouped, Params, Step, grouped
 
 SCALES = (0.5, 1.0, 3.0)  # of the trial parameters, in units of their fan-in
@@ -77,24 +76,36 @@ def stack(module: nn.Module, shape: tuple[int, ...], classes: int) -> Stack:
     x = torch.rand(4, 2, *shape, generator=draw) * 2  # [B,M,...]
     _check_output(module, x[:, 0].contiguous(), classes)
     params = _trial_parameters(module)
-    with contextlib.suppress(Exception):
-        made = Stack(module, grouped(module))
-        if _agrees(made, params, x):
-            return made
+    fast = _grouped(module, params, x)
+    if fast is not None:
+        return fast
     made = Stack(module, None)
     try:
         if _agrees(made, params, x):
             return made
     except Exception as error:
+        if out_of_memory(error):
+            raise
         raise ModelError(
             "the model cannot be stacked: its forward pass must be tensor operations alone, "
             "without random numbers, state or branches that depend on data, found: "
-            f"{_first_line(error)}"
+            f"{told(error)}"
         ) from error
     raise ModelError(
         "the model cannot be stacked: models side by side must give what each gives alone, found "
         "that they do not. Remove random numbers and state from its forward pass."
     )
+
+
+def _grouped(module: nn.Module, params: Params, x: Tensor) -> Stack | None:
+    """Return a module as a stack that runs once for all models; None where that is not exact."""
+    try:
+        made = Stack(module, grouped(module))
+        return made if _agrees(made, params, x) else None
+    except Exception as error:
+        if out_of_memory(error):
+            raise
+        return None
 
 
 def _check_output(module: nn.Module, x: Tensor, classes: int) -> None:
@@ -103,9 +114,11 @@ def _check_output(module: nn.Module, x: Tensor, classes: int) -> None:
         with torch.no_grad():
             out, first = module(x), module(x[:1])
     except Exception as error:
+        if out_of_memory(error):
+            raise
         raise ModelError(
             f"the model must take inputs of shape {list(x.shape[1:])}, found: "
-            f"{_first_line(error)}. Build it for these inputs, or choose other data."
+            f"{told(error)}. Build it for these inputs, or choose other data."
         ) from error
     if not isinstance(out, Tensor) or out.dim() != 2 or len(out) != len(x):
         found = list(out.shape) if isinstance(out, Tensor) else type(out).__name__
@@ -145,11 +158,6 @@ def _check_layers(module: nn.Module) -> None:
             f"the model's parameters must all be trained, found {frozen[0]!r} frozen. Make it a "
             "buffer, or let it train."
         )
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or ["no message"]
-    return f"{type(error).__name__}: {lines[0]}"
 
 
 def _trial_parameters(module: nn.Module) -> Params:

@@ -16,7 +16,7 @@ from fedpareto.settings.naming import (
     numbered,
     searched,
 )
-from fedpareto.settings.own import imported
+from fedpareto.settings.own import check_source, function_of, import_from, imported, is_own
 
 __all__ = [
     "WORDS",
@@ -24,9 +24,13 @@ __all__ = [
     "Rule",
     "Whole",
     "check_fields",
+    "check_source",
     "checked",
     "fixed",
+    "function_of",
+    "import_from",
     "imported",
+    "is_own",
     "kind_of",
     "largest",
     "least",

@@ -3,36 +3,54 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
-from fedpareto.errors import Fault, SettingError
+from fedpareto.errors import Fault, SettingError, shown, told
 from fedpareto.federation import Own
 from fedpareto.mechanisms import Chain
-from fedpareto.settings import imported, link_names
+from fedpareto.settings import check_source, imported, is_own, link_names
 from fedpareto.study.sections import FAMILIES, METHODS
 from fedpareto.study.table import hint, plain, read, refuse_unknown
 
 
-def member(family: str, section: Mapping[str, Any], where: str, faults: list[Fault]) -> Any:
-    """Return what a section names, with its settings; None, and what is wrong in faults."""
+def member(
+    family: str, section: Mapping[str, Any], where: str, folder: Path, faults: list[Fault]
+) -> Any:
+    """Return what a section names, with its settings; None, and what is wrong in faults.
+
+    folder is that of the study file, beside which the user's own may lie.
+    """
     name = section.get("name")
     if not isinstance(name, str):
         faults.append(_unnamed(name, FAMILIES[family], where))
         return None
     rest = {key: value for key, value in section.items() if key != "name"}
     if family == "mechanism" and name == "chain":
-        return _chain(rest, where, faults)
+        return _chain(rest, where, folder, faults)
     try:
-        cls = _find(name, FAMILIES[family], faults)
-        if family == "model" and _is_own_module(name, cls):
-            return Own(name, json.dumps(rest))
+        cls = _find(name, FAMILIES[family], folder, faults)
+        if family == "model" and is_own(name) and _makes_modules(cls):
+            return Own(name, _arguments(rest, where))
         _must_be_member(name, cls, family)
     except SettingError as error:
         faults.append(Fault(f"{where}.name", str(error)))
         return None
     return read(cls, rest, where, faults)
+
+
+def _arguments(rest: Mapping[str, Any], where: str) -> str:
+    """Return the keys that are passed to a module of the user's own, as JSON."""
+    try:
+        return json.dumps(rest)
+    except (TypeError, ValueError) as error:
+        raise SettingError(
+            f"the keys of [{where}] must be numbers, texts, truth values, lists and tables of "
+            f"them, found {told(error)}. Write a date as a text."
+        ) from error
 
 
 def member_table(section: Mapping[str, Any], made: Any) -> dict[str, Any]:
@@ -61,15 +79,15 @@ def key_of(key: str, mechanism: Any) -> str:
 
 
 def _unnamed(found: Any, known: Iterable[str], where: str) -> Fault:
-    shown = "nothing" if found is None else repr(found)
+    seen = "nothing" if found is None else shown(found)
     return Fault(
         f"{where}.name",
         f"must name one of {', '.join(sorted(known))}, or your own as 'package.module:Name'; "
-        f"found {shown}.",
+        f"found {seen}.",
     )
 
 
-def _chain(rest: Mapping[str, Any], where: str, faults: list[Fault]) -> Chain | None:
+def _chain(rest: Mapping[str, Any], where: str, folder: Path, faults: list[Fault]) -> Chain | None:
     """Return a chain of the mechanisms in links = [{name = ..., ...}, ...]."""
     refuse_unknown(rest, ["links"], where, faults)
     links = rest.get("links")
@@ -79,42 +97,51 @@ def _chain(rest: Mapping[str, Any], where: str, faults: list[Fault]) -> Chain | 
             Fault(
                 f"{where}.links",
                 "must be a list of at least one mechanism, each a table with its name such as "
-                f'{{name = "quantization", bits = 8}}, found {links!r}.',
+                f'{{name = "quantization", bits = 8}}, found {shown(links)}.',
             )
         )
         return None
-    made = [_link(link, f"{where}.links.{i}", faults) for i, link in enumerate(links, 1)]
+    made = [_link(t, f"{where}.links.{i}", folder, faults) for i, t in enumerate(links, 1)]
     return None if None in made else Chain(tuple(made))
 
 
-def _link(section: Mapping[str, Any], where: str, faults: list[Fault]) -> Any:
+def _link(section: Mapping[str, Any], where: str, folder: Path, faults: list[Fault]) -> Any:
     if section.get("name") != "chain":
-        return member("mechanism", section, where, faults)
+        return member("mechanism", section, where, folder, faults)
     message = "must not be a chain within a chain, found one. Write its links in its place."
     faults.append(Fault(f"{where}.name", message))
     return None
 
 
-def _find(name: str, family: Mapping[str, type], faults: list[Fault]) -> Any:
+def _find(name: str, family: Mapping[str, type], folder: Path, faults: list[Fault]) -> Any:
     """Return the class a name stands for: one of the family, or the user's own by dotted path."""
     if name in family:
         return family[name]
-    if ":" not in name:
-        raise SettingError(f"there is no {name!r}. {hint(name, family, faults)}".rstrip())
+    if not is_own(name):
+        raise SettingError(f"there is no {shown(name)}. {hint(name, family, faults)}".rstrip())
+    check_source(name, folder)
     return imported(name)
 
 
-def _is_own_module(name: str, cls: Any) -> bool:
-    return ":" in name and callable(cls) and not dataclasses.is_dataclass(cls)
+def _makes_modules(cls: Any) -> bool:
+    """Say whether it is an nn.Module class, or a function, which must return a module."""
+    from torch import nn
+
+    return issubclass(cls, nn.Module) if isinstance(cls, type) else inspect.isfunction(cls)
 
 
 def _must_be_member(name: str, cls: Any, family: str) -> None:
-    settings = isinstance(cls, type) and dataclasses.is_dataclass(cls)
-    missing = [method for method in METHODS[family] if not hasattr(cls, method)]
-    if not settings or missing:
+    """Refuse what is not a frozen dataclass with the methods of its family."""
+    frozen = isinstance(cls, type) and dataclasses.is_dataclass(cls) and _is_frozen(cls)
+    missing = [m for m in METHODS[family] if not callable(getattr(cls, m, None))]
+    if not frozen or missing:
         method = (missing or METHODS[family])[0]
-        also = " or an nn.Module" if family == "model" else ""
+        also = ", an nn.Module or a function that makes one" if family == "model" else ""
         raise SettingError(
-            f"{name!r} must be a dataclass of settings with a method {method!r}{also}, "
-            f"found {cls!r}."
+            f"{name!r} must be a frozen dataclass of settings with a method {method!r}{also}, "
+            f"found {shown(cls)}."
         )
+
+
+def _is_frozen(cls: Any) -> bool:
+    return bool(cls.__dataclass_params__.frozen)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -11,8 +10,9 @@ from typing import Any
 
 from fedpareto.errors import Fault, SettingError, StudyError, did_you_mean
 from fedpareto.federation import Data, Federation
+from fedpareto.federation.measures import WORST
 from fedpareto.problem import Objective
-from fedpareto.settings import named, searched
+from fedpareto.settings import check_source, import_from, is_own, named, searched
 from fedpareto.study.lines import line_of, lines_of
 from fedpareto.study.members import key_of, member, member_table
 from fedpareto.study.objectives import objective_tables, read_objectives
@@ -30,7 +30,7 @@ def load_study(
     """
     path = Path(path)
     text, table = parsed(path)
-    _import_from(path.parent)
+    import_from(path.parent)
     given = {"budget": budget, "seed": seed}
     given = {key: value for key, value in given.items() if value is not None}
     faults: list[Fault] = []
@@ -59,13 +59,6 @@ def parsed(path: Path) -> tuple[str, dict[str, Any]]:
     raise StudyError(str(path), [fault])
 
 
-def _import_from(folder: Path) -> None:
-    """Let Python import what lies in a folder: the user's own beside the study file."""
-    place = str(folder.resolve())
-    if place not in sys.path:
-        sys.path.append(place)
-
-
 def _placed(faults: list[Fault], text: str, given: Mapping[str, Any]) -> list[Fault]:
     """Return the faults with their lines; those of what the command line gave, as its options."""
     lines = lines_of(text)
@@ -84,8 +77,9 @@ def built(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | Non
     head = _head(table, faults)
     held: dict[str, Any]
     held = {name: read(cls, sections[name], name, faults) for name, cls in PLAIN.items()}
-    held |= {name: member(name, sections[name], name, faults) for name in FAMILIES}
+    held |= {name: member(name, sections[name], name, path.parent, faults) for name in FAMILIES}
     objectives = read_objectives(sections["objectives"], held["privacy"], held["mechanism"], faults)
+    _check_functions(held, objectives, path.parent, faults)
     _refuse_shared_names(held, faults)
     if head is None or faults:
         return None
@@ -153,6 +147,23 @@ def _head(table: Mapping[str, Any], faults: list[Fault]) -> Head | None:
     keys = Head.__dataclass_fields__
     refuse_unknown(table, [*keys, *SECTIONS], "", faults)
     return read(Head, {key: value for key, value in table.items() if key in keys}, "", faults)
+
+
+def _check_functions(
+    held: Mapping[str, Any], objectives: Iterable[Objective], folder: Path, faults: list[Fault]
+) -> None:
+    """Refuse functions of data, loss and measures that a study file may not name."""
+    named = {f"objectives.{o.name}.measure": o.measure.removesuffix(WORST) for o in objectives}
+    if held["data"] is not None:
+        named["data.name"] = held["data"].name
+    if held["training"] is not None:
+        named["training.loss"] = held["training"].loss
+    for key, name in named.items():
+        try:
+            if is_own(name):
+                check_source(name, folder)
+        except SettingError as error:
+            faults.append(Fault(key, str(error)))
 
 
 def _located(data: Data, folder: Path) -> Data:

@@ -23,6 +23,7 @@ from sklearn.datasets import load_digits
 from fedpareto.errors import DataError, SettingError
 from fedpareto.federation.data import FILES, SETS, Data, Dataset, _loaded, directory, load, present
 from fedpareto.federation.download import Remote, _md5, verify
+from fedpareto.settings import own
 from fedpareto.study import load_study
 
 IDX_NAMES = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
@@ -453,7 +454,11 @@ def test_reading_a_study_again_adds_its_folder_once_and_behind_everything_else(t
     before = sys.path.copy()
     for _ in range(3):
         load_study(tiny_study)
-    assert sys.path == [*before, str(tiny_study.parent.resolve())]
+    place = str(tiny_study.parent.resolve())
+    assert sorted(sys.path) == sorted([*before, place])
+    behind = sys.path[sys.path.index(place) + 1:]
+    assert set(behind) <= set(own._added)  # folders of other studies, the last first
+    assert [p for p in sys.path if p != place] == before
 
 
 def test_each_of_two_studies_gets_the_file_beside_it(study_text: str, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from sklearn.datasets import load_digits
 
+FEDPARETO_PARTS = ["images"]  # for study files in other folders
+
 
 def images() -> dict[str, np.ndarray]:
     pictures, labels = load_digits(return_X_y=True)

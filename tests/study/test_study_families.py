@@ -132,5 +132,5 @@ def test_a_server_of_ones_own_must_have_every_method(study):
     study.with_name("my_server.py").write_text("from dataclasses import dataclass\n@dataclass(frozen=True)\nclass NoStart:\n"
                                                "    def step(self, models, mean, memory, values):\n        return models, ()\n")
     changed(study, one=("[objectives.utility_loss]", '[server]\nname = "my_server:NoStart"\n[objectives.utility_loss]'))
-    with pytest.raises(StudyError, match="must be a dataclass of settings with a method 'start'"):
+    with pytest.raises(StudyError, match="must be a frozen dataclass of settings with a method 'start'"):
         load_study(study)

@@ -38,6 +38,9 @@ bits = [4, 8]
 """
 
 
+FEDPARETO_PARTS = ["Rounded"]
+
+
 @dataclass(frozen=True)
 class Rounded:
     """A model with a width whose name training has too."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedpareto.errors import SettingError
-from fedpareto.settings import imported
+from fedpareto.settings import function_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +38,7 @@ class OwnLoss:
 
     def _called(self, scores: Tensor, labels: Tensor) -> Tensor:
         """Call the function and refuse an answer that is not one number for each record."""
-        out: Tensor = imported(self.name)(scores, labels)
+        out: Tensor = function_of(self.name)(scores, labels)
         shape = getattr(out, "shape", None)
         if shape is None or tuple(shape) != (len(scores),):
             found = type(out).__name__ if shape is None else f"shape {list(shape)}"

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedpareto.errors import ModelError
+from fedpareto.errors import ModelError, clean, guarded, out_of_memory, shown, told
 from fedpareto.settings import imported
 
 if TYPE_CHECKING:
@@ -21,13 +21,20 @@ class Own:
     arguments: str = "{}"  # JSON: the other keys of the table, which are passed to it
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        from torch import nn
+
         try:
-            made: nn.Module = imported(self.name)(**json.loads(self.arguments))
+            with guarded():
+                made = imported(self.name)(**json.loads(self.arguments))
         except Exception as error:
+            if out_of_memory(error):
+                raise
             raise ModelError(
-                f"model.name: {self.name!r} must be built by a call with {self.arguments}, found "
-                f"{type(error).__name__}: {error}. Give it the keys it takes."
+                f"model.name: {self.name!r} must be built by a call with {clean(self.arguments)}, "
+                f"found {told(error)}. Give it the keys it takes."
             ) from error
-        if not hasattr(made, "parameters") or not callable(made):
-            raise ModelError(f"model.name: {self.name!r} must make an nn.Module, found {made!r}.")
+        if not isinstance(made, nn.Module):
+            raise ModelError(
+                f"model.name: {self.name!r} must make an nn.Module, found {shown(made)}."
+            )
         return made
