@@ -10,7 +10,7 @@ import numpy as np
 
 from fedpareto.errors import MissingPackage
 from fedpareto.report.points import Point, View, by_budget, split_table
-from fedpareto.report.text import column
+from fedpareto.report.text import column, share_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -217,7 +217,9 @@ def draw_hypervolume(axes: Axes, seen: View) -> None:
     corner = ", ".join(f"{name} {value:g}" for name, value in seen.reference.items())
     axes.set_ylabel("hypervolume")
     axes.set_title(
-        f"hypervolume {seen.hypervolume:.4f} (reference {corner})", loc="left", fontsize=12
+        f"hypervolume {seen.hypervolume:.4f}{share_text(seen.share)} (reference {corner})",
+        loc="left",
+        fontsize=12,
     )
 
 
