@@ -6,6 +6,9 @@ noise and the Pareto front of the real federation.
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,17 +16,21 @@ from typing import Any
 import numpy as np
 
 from fedpareto import theory
+from fedpareto.contract import cohort
 from fedpareto.errors import SettingError
 from fedpareto.federation import Federation
+from fedpareto.federation.data import load
 from fedpareto.loop import Watch, run
 from fedpareto.mechanisms import Randomization
 from fedpareto.optimizers import Grid
 from fedpareto.problem import Objective
 from fedpareto.settings import largest, least
-from fedpareto.space import Float, FloatArray, Integer, Variable
+from fedpareto.space import Choice, Float, FloatArray, Integer, Variable
 from fedpareto.store import Store
 from fedpareto.study import Study
 from fedpareto.trials import Trial
+
+OURS = "low-cost design"  # the pre-experiment and the training that follows
 
 
 @dataclass(frozen=True)
@@ -38,10 +45,23 @@ class Pre:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What is asked of the real federation beside the study's own settings."""
+
+    rounds: int | None = None  # T; the most that are allowed if left out
+    sigma: float | None = None  # with it, the sample ratio is solved for
+    seconds: float | None = None  # limit on the time of the real training, by the cost model
+    compare: bool = False  # whether the real federation is searched by training too
+    budget: float | None = None  # ε₀ of training with budget, √(qT)/σ; the front's median if None
+    tolerance: float = 0.01  # of training until convergence: a loss falls by at least this share
+    patience: int = 5  # within so many rounds
+
+
+@dataclass(frozen=True)
 class Designed:
     """What the pre-experiment says of the real federation, and what it cost."""
 
-    design: theory.Design
+    designs: tuple[theory.Design, ...]  # one for each sample ratio of the study
     epsilon: FloatArray  # [rows of the front], the true ε of the study's view
     runs: theory.Runs  # of the pre-experiment
     points: Any  # its Pareto points: rounds, sigma, sample_ratio, loss, leakage
@@ -49,8 +69,13 @@ class Designed:
     cost: theory.Spending
     seconds: float  # of wall clock
     # What searches of the real federation found and cost, where they were asked for:
-    # trainings, rounds, seconds, points.
+    # trainings, rounds, client_steps, seconds, points.
     others: dict[str, dict[str, Any]]
+
+    @property
+    def design(self) -> theory.Design:
+        """The design for the largest sample ratio."""
+        return self.designs[-1]
 
     def as_plain(self) -> dict[str, Any]:
         """Return the form of `fedpareto design --json`."""
@@ -59,10 +84,15 @@ class Designed:
         for row, epsilon in zip(plain["front"], self.epsilon, strict=True):
             shown = float(epsilon) if np.isfinite(epsilon) else None
             front.append(row | {"epsilon": shown})
+        names = ("sample_ratio", "rounds", "sigma", "sigma_interval")
+        ratios = [{name: d.as_plain()[name] for name in names} for d in self.designs]
         return plain | {
             "front": front,
+            "ratios": ratios,
+            "fitted_trainings": plain["trainings"],
             "trainings": self.cost.trainings,
             "rounds_trained": self.cost.rounds,
+            "client_steps": self.cost.client_steps,
             "seconds": self.seconds,
             "others": self.others,
         }
@@ -72,26 +102,23 @@ def design_study(
     study: Study,
     pre: Pre,
     db: Path,
-    *,
-    seconds: float | None = None,
-    compare: bool = False,
+    asked: Asked | None = None,
     watch: Watch = lambda store: None,
 ) -> Designed:
     """Run the pre-experiment, fit k, and predict noise and front of the study's own federation.
 
-    The trainings are stored beside db like those of any study, and go on where they stood. seconds
-    is a limit on the time of the real training, turned into rounds by the cost model. With compare,
-    the real federation is searched by training too.
+    The trainings are stored beside db like those of any study, and go on where they stood.
     """
-    problem, box = _checked(study)
-    sigma_min, sigma_max = box
+    asked = asked or Asked()
+    problem, sigma = _checked(study)
+    ratios = _ratios(problem, asked)
     rounds = int(largest(problem.training.rounds))
     small = replace(
         problem,
         data=replace(problem.data, clients=pre.clients, share=pre.share),
         training=replace(problem.training, sample_ratio=pre.sample_ratio),
     )
-    found, took = _grid(study, small, box, rounds, pre.sigmas, pre.seeds, db, watch)
+    found, took = _grid(study, small, sigma, pre, db, watch)
     whole = theory.full_grid(found)
     estimate = theory.estimate_k(
         whole.points["rounds"],
@@ -99,27 +126,18 @@ def design_study(
         pre.clients,
         pre.sample_ratio,
         rounds_max=rounds,
-        sigma_min=sigma_min,
-        sigma_max=sigma_max,
+        sigma_min=float(least(sigma)),
+        sigma_max=float(largest(sigma)),
     )
-    allowed = rounds
-    if seconds is not None:
-        per_round = _seconds_per_round(problem, sigma_min)
-        allowed = min(rounds, theory.rounds_within(seconds, per_round))
-    made = theory.design(
-        estimate,
-        clients=problem.data.clients,
-        sample_ratio=float(largest(problem.training.sample_ratio)),
-        rounds_max=allowed,
-        sigma_min=sigma_min,
-        sigma_max=sigma_max,
-    )
+    designs = tuple(_designed(problem, sigma, estimate, q, asked) for q in ratios)
     others: dict[str, dict[str, Any]] = {}
-    if compare:
-        others = _searches(study, problem, box, rounds, pre, db, watch)
+    if asked.compare:
+        chosen = [d.sample_ratio for d in designs]
+        others = _searches(study, problem, sigma, chosen, pre, db, asked, watch)
+        others[OURS] = _ours(problem, designs, whole.cost, pre, took, others["full grid"])
     return Designed(
-        design=made,
-        epsilon=_epsilons(problem, made),
+        designs=designs,
+        epsilon=_epsilons(problem, designs[-1]),
         runs=found,
         points=whole.points,
         clients=pre.clients,
@@ -127,6 +145,33 @@ def design_study(
         seconds=took,
         others=others,
     )
+
+
+def _designed(
+    problem: Federation,
+    sigma: Variable,
+    estimate: theory.Estimate,
+    ratio: float | None,
+    asked: Asked,
+) -> theory.Design:
+    """Return the design for one sample ratio; None for the one that the law gives."""
+    allowed = int(largest(problem.training.rounds))
+    if asked.seconds is not None:
+        q = float(largest(problem.training.sample_ratio)) if ratio is None else ratio
+        per_round = _seconds_per_round(problem, float(least(sigma)), q)
+        allowed = min(allowed, theory.rounds_within(asked.seconds, per_round))
+    made = theory.design(
+        estimate,
+        clients=problem.data.clients,
+        sample_ratio=ratio,
+        sigma=asked.sigma,
+        rounds=asked.rounds,
+        rounds_max=allowed,
+        sigma_min=float(least(sigma)),
+        sigma_max=float(largest(sigma)),
+    )
+    _check_ratio(problem, made.sample_ratio)
+    return made
 
 
 def _epsilons(problem: Federation, made: theory.Design) -> FloatArray:
@@ -141,8 +186,8 @@ def _epsilons(problem: Federation, made: theory.Design) -> FloatArray:
     return asked.columns(values, len(made.front), views=(problem.privacy.view,))["epsilon"]
 
 
-def _checked(study: Study) -> tuple[Federation, tuple[float, float]]:
-    """Return the study's federation and its least and largest noise, or say what is missing."""
+def _checked(study: Study) -> tuple[Federation, Variable]:
+    """Return the study's federation and the noise it searches, or say what is missing."""
     problem = study.problem
     if not isinstance(problem, Federation) or not isinstance(problem.mechanism, Randomization):
         raise SettingError(
@@ -171,7 +216,38 @@ def _checked(study: Study) -> tuple[Federation, tuple[float, float]]:
             f"design: mechanism.sigma must start above 0, found {least(sigma)}. "
             "Raise its lower end."
         )
-    return problem, (float(least(sigma)), float(largest(sigma)))
+    return problem, sigma
+
+
+def _ratios(problem: Federation, asked: Asked) -> Sequence[float | None]:
+    """Return the sample ratios to design for, rising; [None] where one is solved for."""
+    ratio = problem.training.sample_ratio
+    if asked.sigma is not None:
+        if asked.rounds is None:
+            raise SettingError(
+                "design: sigma must go with rounds, found no rounds: the share of clients to ask "
+                "follows from both. Give --rounds."
+            )
+        return [None]
+    if isinstance(ratio, Choice):
+        return sorted(map(float, ratio.choices))
+    if isinstance(ratio, Variable):
+        raise SettingError(
+            f"design: training.sample_ratio must be one number or choices, found the range "
+            f"[{ratio.low}, {ratio.high}]. Write {{choices = [...]}} to design for each, or give "
+            "--sigma and --rounds to solve for it."
+        )
+    return [float(ratio)]
+
+
+def _check_ratio(problem: Federation, ratio: float) -> None:
+    """Refuse a sample ratio that the law gives outside the study's range."""
+    low, high = (float(end(problem.training.sample_ratio)) for end in (least, largest))
+    if low < high and not low <= ratio <= high:
+        raise SettingError(
+            f"design: the law's share of clients must lie in the study's range [{low:g}, {high:g}],"
+            f" found {ratio:.4g}. Change --sigma or --rounds, or widen training.sample_ratio."
+        )
 
 
 def _with_noise(problem: Federation, sigma: Any, **training: Any) -> Federation:
@@ -182,52 +258,57 @@ def _with_noise(problem: Federation, sigma: Any, **training: Any) -> Federation:
 
 
 def _grid(
-    study: Study,
-    problem: Federation,
-    box: tuple[float, float],
-    rounds: int,
-    sigmas: int,
-    seeds: int,
-    db: Path,
-    watch: Watch,
+    study: Study, problem: Federation, sigma: Variable, pre: Pre, db: Path, watch: Watch
 ) -> tuple[theory.Runs, float]:
-    """Train a grid of noises, every seed, to the last round.
+    """Train a grid of noises, on the study's own scale, every seed, to the last round.
 
-    Return the losses after every round, and the seconds that the trainings took.
+    Return the losses after every round, and the seconds that the trainings took. A choice of
+    noises is tried as it is.
     """
-    noisy = _with_noise(
-        problem, Float("sigma", *box), rounds=Integer("rounds", 1, rounds), evaluate_every=1
-    )
+    rounds = int(largest(problem.training.rounds))
+    count = sigma.size if isinstance(sigma, Choice) else pre.sigmas
+    noisy = _with_noise(problem, sigma, rounds=Integer("rounds", 1, rounds), evaluate_every=1)
     objectives = (
         Objective("test_loss", reference=10.0),
         Objective("gu24_eq2", reference=1e9, proxy="Gu 2024, Eq. 2"),
     )
     grid = Study(
         name=f"{study.name}-pre",
-        problem=replace(noisy, objectives=objectives, block=sigmas),
-        optimizer=Grid(points=sigmas, batch=sigmas),
-        budget=sigmas,
+        problem=replace(noisy, objectives=objectives, block=count),
+        optimizer=Grid(points=count, batch=count),
+        budget=count,
         seed=study.seed,
-        repeats=seeds,
+        repeats=pre.seeds,
     )
     with run(grid, db, watch=watch) as store:
-        done = [trial for trial in store.trials() if trial.state == "done"]
-        trials = sorted(done, key=lambda trial: trial.settings["sigma"])
+        trials = sorted(store.trials(), key=lambda trial: trial.settings["sigma"])
         took = store.seconds()
-        losses = np.stack([_losses(store, trial) for trial in trials])  # [n,seeds,T]
+        losses = np.stack([_losses(store, t, pre.seeds, rounds) for t in trials])  # [n,seeds,T]
     noises = [trial.settings["sigma"] for trial in trials]
     ratio = float(largest(problem.training.sample_ratio))
-    return theory.Runs.of(noises, ratio, losses), took
+    steps = _round_steps(problem, ratio)
+    return theory.Runs.of(noises, ratio, losses, round_steps=steps), took
 
 
-def _losses(store: Store, trial: Trial) -> FloatArray:
-    """Return the test losses of a trial, [seeds,T]."""
+def _losses(store: Store, trial: Trial, seeds: int, rounds: int) -> FloatArray:
+    """Return the test losses of a trial, [seeds,T]; nan of one that failed, which cost as much."""
+    if trial.state != "done":
+        return np.full((seeds, rounds), np.nan)
     return np.array([curves["test_loss"] for curves in store.repeat_curves(trial.number)])
 
 
-def _seconds_per_round(problem: Federation, sigma: float) -> float:
+def _round_steps(problem: Federation, ratio: float) -> float:
+    """Return the mini-batch steps that the clients of a round take together, on average."""
+    training, clients = problem.training, problem.data.clients
+    asked = cohort(ratio, clients, training.sampling)
+    if training.local_steps:
+        return asked * training.local_steps
+    images = len(load(problem.data).y_train) / clients
+    return asked * training.local_epochs * math.ceil(images / training.batch_size)
+
+
+def _seconds_per_round(problem: Federation, sigma: float, ratio: float) -> float:
     """Return the seconds of a round of the real federation, by the study's cost model."""
-    ratio = largest(problem.training.sample_ratio)
     one = _with_noise(problem, sigma, rounds=1, sample_ratio=ratio)
     return float(one.measure({}, [0])["gu24_eq4"][0])
 
@@ -235,37 +316,83 @@ def _seconds_per_round(problem: Federation, sigma: float) -> float:
 def _searches(
     study: Study,
     problem: Federation,
-    box: tuple[float, float],
-    rounds: int,
+    sigma: Variable,
+    ratios: list[float],
     pre: Pre,
     db: Path,
+    asked: Asked,
     watch: Watch,
 ) -> dict[str, dict[str, Any]]:
     """Search the real federation by training, in three ways, and return what each finds and costs.
 
     The ways are the full grid, training with budget and training until convergence (Gu 2024, V-D).
-    All three read the trainings of the one grid.
+    All three read the trainings of one grid, over the noise and, with several sample ratios, over
+    these: then the whole front is sought (Table III), else one setting (Table II).
     """
-    ratio = largest(problem.training.sample_ratio)
-    real = replace(problem, training=replace(problem.training, sample_ratio=ratio))
-    beside = db.with_name(f"{db.stem}-grid{db.suffix}")
-    runs, took = _grid(study, real, box, rounds, pre.sigmas, pre.seeds, beside, watch)
-    grid = theory.full_grid(runs)
-    seconds_per_round = took / grid.cost.rounds
-    middle = float(np.median(grid.points["leakage"]))
+    parts, took = [], 0.0
+    for q in ratios:
+        real = replace(problem, training=replace(problem.training, sample_ratio=q))
+        tail = "-grid" if len(ratios) == 1 else f"-grid-{q:g}"
+        beside = db.with_name(f"{db.stem}{tail}{db.suffix}")
+        runs, seconds = _grid(study, real, sigma, pre, beside, watch)
+        parts.append(runs)
+        took += seconds
+    every = functools.reduce(theory.Runs.joined, parts)
+    grid = theory.full_grid(every)
+    each = took / grid.cost.rounds
+    limit = asked.budget or float(np.median(grid.points["leakage"]))
+    within = theory.with_budget(every, limit)
+    converged = theory.until_convergence(
+        every,
+        tolerance=asked.tolerance,
+        patience=asked.patience,
+        whole_front=len(ratios) > 1,
+    )
     return {
-        "full grid": _as_plain(grid, seconds_per_round),
-        "training with budget": _as_plain(theory.with_budget(runs, middle), seconds_per_round),
-        "training until convergence": _as_plain(theory.until_convergence(runs), seconds_per_round),
+        "full grid": _as_plain(grid, each),
+        "training with budget": _as_plain(within, each) | {"budget": limit},
+        "training until convergence": _as_plain(converged, each)
+        | {"tolerance": asked.tolerance, "patience": asked.patience},
     }
+
+
+def _ours(
+    problem: Federation,
+    designs: tuple[theory.Design, ...],
+    cost: theory.Spending,
+    pre: Pre,
+    took: float,
+    grid: dict[str, Any],
+) -> dict[str, Any]:
+    """Return what the low-cost design finds and costs, the training that follows included.
+
+    One training with every seed for one sample ratio (Table II). For several, one for each noise
+    of the grid (Table III): which share of clients goes with it follows from the law.
+    """
+    last = designs[-1]
+    settings = 1 if len(designs) == 1 else pre.sigmas
+    steps = _round_steps(problem, last.sample_ratio)
+    whole = theory.law_cost(cost, last.rounds, settings, pre.seeds, steps)
+    each = grid["seconds"] / grid["rounds"]
+    points = [
+        {"rounds": d.rounds, "sigma": d.sigma, "sample_ratio": d.sample_ratio} for d in designs
+    ]
+    return _costs(whole, took + (whole.rounds - cost.rounds) * each) | {"points": points}
 
 
 def _as_plain(found: theory.Found, seconds_per_round: float) -> dict[str, Any]:
     """Return what a search found and cost, as plain data."""
     names = found.points.dtype.names or ()
-    return {
-        "trainings": found.cost.trainings,
-        "rounds": found.cost.rounds,
-        "seconds": found.cost.seconds(seconds_per_round),
+    return _costs(found.cost, found.cost.seconds(seconds_per_round)) | {
         "points": [dict(zip(names, row, strict=True)) for row in found.points.tolist()],
+    }
+
+
+def _costs(cost: theory.Spending, seconds: float) -> dict[str, Any]:
+    """Return a cost as plain data."""
+    return {
+        "trainings": cost.trainings,
+        "rounds": cost.rounds,
+        "client_steps": cost.client_steps,
+        "seconds": seconds,
     }

@@ -47,6 +47,15 @@ def hypervolume(y: FloatArray, reference: FloatArray) -> float:
     return float(moocore.hypervolume(inside, ref=reference))
 
 
+def share_of_box(volume: float, reference: FloatArray) -> float:
+    """Return a hypervolume in units of the box between 0 and the reference point [m].
+
+    It is nan where a component of the reference is not above 0: then there is no such box.
+    """
+    corner = np.asarray(reference, dtype=np.float64)
+    return float(volume / corner.prod()) if (corner > 0).all() else float("nan")
+
+
 def knee(y: FloatArray, reference: FloatArray) -> int:
     """Return the row of the front y [n,m] that is nearest to its ideal point.
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 
+import numpy as np
 import pytest
 
 from fedpareto import load_study
@@ -46,7 +47,9 @@ def test_front_prints_the_promised_json(done, fedpareto):
     status, out, _ = fedpareto("front", done, "--json")
     front = json.loads(out)
     assert status == 0
-    assert {"study", "evaluations", "reference", "hypervolume", "points"} <= set(front)
+    assert {"study", "evaluations", "reference", "hypervolume", "share", "points"} <= set(front)
+    assert front["share"] == pytest.approx(front["hypervolume"] / np.prod(list(front["reference"].values())))
+    assert f"share {front['share']:.4f} of the reference box" in fedpareto("front", done).out
     assert front["evaluations"] == 12
     assert front["reference"] == {"utility_loss": 1.0, "leakage": 1.0}
     for point in front["points"]:

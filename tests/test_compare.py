@@ -6,6 +6,7 @@ import json
 import re
 from html import unescape
 
+import numpy as np
 import pytest
 
 from fedpareto.report.compare import compare
@@ -44,6 +45,8 @@ def test_compare_as_json_agrees_with_each_study_alone(pair, fedpareto):
     assert (first["seeds"], second["seeds"]) == ([1, 2], [1])
     alone = json.loads(fedpareto("front", pair[1], "--json").out)
     assert second["hypervolume"] == pytest.approx(alone["hypervolume"])
+    box = np.prod(list(found["reference"].values()))
+    assert second["share"] == pytest.approx(second["hypervolume"] / box)
     assert second["evaluations"] == 6
     assert first["curve"] == sorted(first["curve"])
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from fedpareto import load_study, theory
+from fedpareto.design import _losses
 from fedpareto.store import Store
+from fedpareto.trials import Trial
 
 STUDY = """\
 seed = 1
@@ -93,10 +95,75 @@ def test_a_time_limit_becomes_fewer_rounds(study, fedpareto):
 def test_compare_searches_the_real_federation_by_training(study, fedpareto):
     found = json.loads(fedpareto("design", study, *WORDS, "--compare", "--json").out)
     others = found["others"]
-    assert set(others) == {"full grid", "training with budget", "training until convergence"}
+    assert list(others) == ["full grid", "training with budget", "training until convergence", "low-cost design"]
     assert others["full grid"]["trainings"] == 40
     assert others["training until convergence"]["rounds"] <= others["full grid"]["rounds"]
     assert all(o["points"] for o in others.values())
+    whole = 2 * 20 * 50  # seeds, noises and rounds; a round of the real federation has 15 clients of 10 steps, of the small one 10
+    assert (others["full grid"]["rounds"], others["full grid"]["client_steps"]) == (whole, whole * 15 * 10)
+    ours = others["low-cost design"]
+    assert (ours["trainings"], ours["rounds"]) == (40 + 2, whole + 2 * 50)  # the training that follows counts too
+    assert ours["client_steps"] == whole * 10 * 10 + 2 * 50 * 15 * 10
+
+
+def test_budget_and_convergence_of_the_searches_may_be_set(study, fedpareto):
+    usual = json.loads(fedpareto("design", study, *WORDS, "--compare", "--json").out)["others"]
+    words = ["--budget", 7.5, "--tolerance", 0.2, "--patience", 2]
+    asked = fedpareto("design", study, *WORDS, "--compare", *words, "--json")
+    others = json.loads(asked.out)["others"]
+    assert others["training with budget"]["budget"] == 7.5
+    assert all(p["leakage"] <= 7.5 for p in others["training with budget"]["points"])
+    assert others["training until convergence"]["rounds"] < usual["training until convergence"]["rounds"]
+    out = fedpareto("design", study, *WORDS, "--compare", *words).out
+    assert "√(qT)/σ ≤ 7.5; converged: loss not down by 0.2 of itself for 2 rounds" in out
+    assert "low-cost design" in out
+
+
+def test_a_range_of_noise_on_a_log_scale_is_gridded_on_it(study, fedpareto):
+    study.write_text(study.read_text().replace("[0.05, 1.0]", "{ low = 0.05, high = 1.0, log = true }"))
+    assert fedpareto("design", study, *WORDS).status == 0
+    with Store.read(study.with_name("real-design.db")) as store:
+        noises = sorted(t.settings["sigma"] for t in store.trials())
+    np.testing.assert_allclose(noises, np.geomspace(0.05, 1.0, 20), rtol=1e-9)
+
+
+def test_choices_of_noise_are_tried_as_they_are(study, fedpareto):
+    choices = [round(float(s), 4) for s in np.geomspace(0.05, 1.0, 12)]
+    study.write_text(study.read_text().replace("[0.05, 1.0]", f"{{ choices = {choices} }}"))
+    assert fedpareto("design", study, *WORDS).status == 0
+    with Store.read(study.with_name("real-design.db")) as store:
+        assert sorted(t.settings["sigma"] for t in store.trials()) == choices
+
+
+def test_trainings_that_failed_count_too():
+    failed = _losses(None, Trial(0, 0, (), {}, state="failed"), 2, 50)
+    assert failed.shape == (2, 50)
+    losses = np.stack([np.ones((2, 50)), failed])
+    found = theory.full_grid(theory.Runs.of([0.1, 0.2], 1.0, losses, round_steps=3))
+    assert (found.cost.trainings, found.cost.rounds, found.cost.client_steps) == (4, 200, 600)
+    assert set(found.points["sigma"]) == {0.1}
+
+
+def test_choices_of_the_sample_ratio_are_each_designed_for_and_searched(study, fedpareto):
+    study.write_text(study.read_text().replace("sample_ratio = 0.5", "sample_ratio = { choices = [0.5, 0.2] }"))
+    found = json.loads(fedpareto("design", study, *WORDS, "--compare", "--json").out)
+    assert [r["sample_ratio"] for r in found["ratios"]] == [0.2, 0.5]
+    for row in found["ratios"]:
+        law = float(theory.sigma_of(50, found["k"], 30, row["sample_ratio"]))
+        assert row["sigma"] == pytest.approx(np.clip(law, 0.05, 1.0))
+    grid, ours = found["others"]["full grid"], found["others"]["low-cost design"]
+    assert (grid["trainings"], grid["client_steps"]) == (80, 40 * 50 * (15 + 6) * 10)
+    assert ours["trainings"] == 40 + 20 * 2  # Table III: a training for each noise, and none over q
+    assert {p["sample_ratio"] for p in grid["points"]} == {0.2, 0.5}
+    assert "q = 0.2: 50 rounds with σ = " in fedpareto("design", study, *WORDS).out
+
+
+def test_the_share_of_clients_follows_from_noise_and_rounds(study, fedpareto):
+    study.write_text(study.read_text().replace("sample_ratio = 0.5", "sample_ratio = [0.1, 1.0]"))
+    k = json.loads(fedpareto("design", study, *WORDS, "--sigma", 0.4, "--rounds", 20, "--json").out)
+    assert k["sample_ratio"] == pytest.approx(k["k"] * 0.4**2 * 20 / 30)
+    assert (k["sigma"], k["rounds"]) == (0.4, 20)
+    assert "of the clients in each" in k["message"]
 
 
 @pytest.mark.parametrize(("old", "new", "says"), [
@@ -105,10 +172,15 @@ def test_compare_searches_the_real_federation_by_training(study, fedpareto):
     ("sigma = [0.05, 1.0]", "sigma = [0.0, 1.0]", "mechanism.sigma must start above 0, found 0"),
     ("learning_rate = 0.05", "learning_rate = [0.05, 0.5]", "training.learning_rate and mechanism.clipping_norm must be fixed"),
     ("[privacy]", "[privacy]\nprivate_data = true", "privacy.private_data must be false, found true"),
+    ("sample_ratio = 0.5", "sample_ratio = [0.2, 0.5]", "training.sample_ratio must be one number or choices, found the range [0.2, 0.5]"),
+    ("sample_ratio = 0.5", "sample_ratio = [0.2, 0.5] # --sigma 0.1", "sigma must go with rounds, found no rounds"),
+    ("sample_ratio = 0.5", "sample_ratio = [0.2, 0.5] # --sigma 0.9 --rounds 50", "the law must ask for between 1 and all 30 clients, found q ="),
+    ("sample_ratio = 0.5", "sample_ratio = [0.9, 0.95] # --sigma 0.2 --rounds 20", "the law's share of clients must lie in the study's range [0.9, 0.95]"),
+    ("sample_ratio = 0.5", "sample_ratio = 0.5 # --rounds 51", "rounds: must be at most rounds_max, found 51 and 50"),
 ])
 def test_what_a_design_needs_is_said(study, fedpareto, old, new, says):
     study.write_text(study.read_text().replace(old, new))
-    status, _, err = fedpareto("design", study, *WORDS)
+    status, _, err = fedpareto("design", study, *WORDS, *new.partition("# ")[2].split())
     assert status == 2
     assert says in err
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedpareto.front import crowding, hypervolume, knee, nondominated, ranks
+from fedpareto.front import crowding, hypervolume, knee, nondominated, ranks, share_of_box
 
 DIMENSIONS = [2, 3, 4, 5, 6]
 
@@ -201,3 +201,18 @@ def test_no_row_dominates_the_knee(y: np.ndarray) -> None:
 def test_the_knee_of_one_row_is_that_row_even_where_it_lies_on_the_reference() -> None:
     assert knee(np.array([[1.0, 1.0]]), np.ones(2)) == 0
     assert knee(np.array([[1.0, 3.0], [1.0, 2.0]]), np.ones(2)) == 1
+
+
+def test_the_share_is_the_hypervolume_over_the_reference_box_whatever_the_units():
+    y = np.array([[0.2, 300.0], [0.5, 100.0]])
+    reference = np.array([1.0, 500.0])
+    volume = hypervolume(y, reference)
+    assert volume == pytest.approx(0.8 * 200 + 0.5 * 200)
+    assert share_of_box(volume, reference) == pytest.approx(volume / 500)
+    thousandths = np.array([1.0, 1000.0])
+    assert share_of_box(hypervolume(y * thousandths, reference * thousandths), reference * thousandths) == pytest.approx(volume / 500)
+
+
+@pytest.mark.parametrize("reference", [[1.0, 0.0], [-1.0, -2.0]])
+def test_without_a_box_above_zero_there_is_no_share(reference):
+    assert math.isnan(share_of_box(1.0, np.array(reference)))

@@ -265,6 +265,16 @@ def _write_study(path: Path, choice: Planned, asked: dict[str, Any], data: str |
 )
 @click.option("--seeds", default=4, show_default=True, help="Trainings of each.")
 @click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    help="Rounds to design for; the study's most if left out.",
+)
+@click.option(
+    "--sigma",
+    type=float,
+    help="Noise to design for: with --rounds, the share of clients to ask is solved for.",
+)
+@click.option(
     "--seconds",
     type=float,
     help="Limit on the time of the real training, by the study's cost model.",
@@ -274,21 +284,45 @@ def _write_study(path: Path, choice: Planned, asked: dict[str, Any], data: str |
     is_flag=True,
     help="Also search the real federation by training, and say what that costs.",
 )
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0, min_open=True),
+    help="ε₀ of training with budget, on the scale √(qT)/σ; the median of the grid's front if left "
+    "out.",
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0, 1),
+    default=0.01,
+    show_default=True,
+    help="Training has converged when its loss no longer falls by this share,",
+)
+@click.option(
+    "--patience",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="for so many rounds.",
+)
 @json_option
 def design(
     study_file: Path,
     db: Path | None,
-    seconds: float | None,
-    compare: bool,
     as_json: bool,
-    **pre: Any,
+    share: float,
+    clients: int,
+    sample_ratio: float,
+    sigmas: int,
+    seeds: int,
+    **asked: Any,
 ) -> None:
     """Find the noise for a study's clients and rounds by a small experiment (law of Gu 2024).
 
-    The study fixes learning rate and clipping norm, and gives a range of sigma. The pre-experiment
-    is stored beside it.
+    The study fixes learning rate and clipping norm, and gives a range of sigma. With several
+    choices of sample_ratio, a noise is found for each, and --compare seeks the whole front. The
+    pre-experiment is stored beside the study.
     """
-    from fedpareto.design import Pre, design_study
+    from fedpareto.design import Asked, Pre, design_study
     from fedpareto.report.design import design_figure, design_lines
     from fedpareto.study import load_study
 
@@ -297,7 +331,8 @@ def design(
     if not path.name:
         raise SettingError(f"STUDY: must name a study file, found {str(study_file)!r}.")
     _check_figure(path.with_suffix(".png"), inputs_of(study, path))
-    found = design_study(study, Pre(**pre), path, seconds=seconds, compare=compare)
+    pre = Pre(share, clients, sample_ratio, sigmas, seeds)
+    found = design_study(study, pre, path, Asked(**asked))
     if as_json:
         say(json.dumps(found.as_plain()))
         return

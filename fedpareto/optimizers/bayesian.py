@@ -62,7 +62,8 @@ class Bayesian:
     )
     tolerance: float = setting(
         0.0,
-        help="stop when the next point is expected to add less than this share to the hypervolume; "
+        help="stop when the next point is expected to raise the hypervolume by less than this "
+        "fraction of it; "
         "0: never",
         at_least=0,
         at_most=1,

@@ -23,7 +23,7 @@ class FedMoeac:
     """Breed among points of a similar trade-off, and keep the fittest of each direction.
 
     Where the paper is silent, its authors' MaOEA/C decides: as many mating clusters as objectives,
-    fitness the sum of normalised objectives, a mate from one's own cluster with probability 0.8.
+    fitness the sum of normalised objectives. One who is alone in a cluster mates with anyone.
     The paper has no limits: here they count in the fitness alone, so that a penalty bends no
     direction.
     """
@@ -60,8 +60,9 @@ class FedMoeac:
         search=False,
     )
     own_cluster: float = setting(
-        0.8,
-        help="probability that a mate comes from the same cluster",
+        1.0,
+        help="probability that a mate comes from the same cluster; 1 as in Xiao 2025, where mating "
+        "is within clusters; its authors' MaOEA/C has 0.8",
         at_least=0,
         at_most=1,
         search=False,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.table import Table
 
+from fedpareto.front import share_of_box
 from fedpareto.report.compare import Comparison, Group
 from fedpareto.report.figures import save, words
 from fedpareto.report.text import as_cell
@@ -24,18 +26,25 @@ HEADINGS = (  # of comparison_rows
     "at half",
     "hypervolume",
     "spread",
+    "share",
     "on the front",
 )
 
 
 def comparison_data(found: Comparison) -> dict[str, Any]:
     """Return the comparison as a dictionary, the form of `fedpareto compare --json`."""
-    studies = [_group_data(g, list(found.reference)) for g in found.groups]
+    studies = [_group_data(g, found.reference) for g in found.groups]
     return {"reference": found.reference, "studies": studies}
 
 
-def _group_data(g: Group, names: Sequence[str]) -> dict[str, Any]:
+def _share(g: Group, reference: Mapping[str, float]) -> float:
+    """Return a study's hypervolume in units of the box up to the reference."""
+    return share_of_box(g.last[0], np.array(list(reference.values())))
+
+
+def _group_data(g: Group, reference: Mapping[str, float]) -> dict[str, Any]:
     hypervolume, spread = g.last
+    share = _share(g, reference)
     return {
         "label": g.label,
         "mechanism": g.mechanism,
@@ -43,8 +52,9 @@ def _group_data(g: Group, names: Sequence[str]) -> dict[str, Any]:
         "evaluations": g.curves.shape[1],
         "hypervolume": hypervolume,
         "spread": spread,
+        "share": share if math.isfinite(share) else None,
         "curve": g.curves.mean(0).tolist(),
-        "front": [dict(zip(names, map(float, row), strict=True)) for row in g.front],
+        "front": [dict(zip(reference, map(float, row), strict=True)) for row in g.front],
     }
 
 
@@ -61,10 +71,11 @@ def comparison_table(found: Comparison) -> Table:
 
 def comparison_rows(found: Comparison) -> list[tuple[str, ...]]:
     """Return a row for each study under HEADINGS, the largest hypervolume first."""
-    return [_row(g) for g in sorted(found.groups, key=lambda g: -g.last[0])]
+    ranked = sorted(found.groups, key=lambda g: -g.last[0])
+    return [_row(g, _share(g, found.reference)) for g in ranked]
 
 
-def _row(g: Group) -> tuple[str, ...]:
+def _row(g: Group, share: float) -> tuple[str, ...]:
     n = g.curves.shape[1]
     mean = g.curves.mean(0)
     spread = f"± {g.last[1]:.4f}" if len(g.seeds) > 1 else "one seed"
@@ -76,6 +87,7 @@ def _row(g: Group) -> tuple[str, ...]:
         f"{mean[max(0, n // 2 - 1)]:.4f}",
         f"{mean[-1]:.4f}",
         spread,
+        f"{share:.4f}" if math.isfinite(share) else "–",
         str(len(g.front)),
     )
 

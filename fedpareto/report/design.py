@@ -26,6 +26,7 @@ def design_lines(found: Any, most: int = 10) -> list[str]:
         f"{estimate.used} Pareto points of {estimate.trainings} trainings; "
         f"{estimate.left_out} more were held by the edge of the search box",
         made.message,
+        *_by_ratio(found),
         "",
         "predicted front (f1 and f2 by Gu 2024, Eq. 8: proxies)",
         "rounds      sigma         f1         f2   true ε",
@@ -42,10 +43,35 @@ def design_lines(found: Any, most: int = 10) -> list[str]:
         f"trained {found.cost.trainings} small federations, {found.cost.rounds} rounds, "
         f"{found.seconds:.1f} s",
     ]
-    return lines + [
-        f"{name}: {o['trainings']} trainings of the real federation, {o['rounds']} rounds, "
-        f"{o['seconds']:.1f} s"
-        for name, o in found.others.items()
+    return lines + _costs(found.others)
+
+
+def _by_ratio(found: Any) -> list[str]:
+    """Return a line for each sample ratio, where there are several; the front is the last one's."""
+    if len(found.designs) == 1:
+        return []
+    return [
+        f"q = {d.sample_ratio:g}: {d.rounds} rounds with σ = {d.sigma:.4g}" for d in found.designs
+    ]
+
+
+def _costs(others: dict[str, dict[str, Any]]) -> list[str]:
+    """Return what each way costs in full, as a table (Gu 2024, Tables II and III)."""
+    if not others:
+        return []
+    lines = ["", f"{'way to a setting':28s} trainings   rounds client-steps   seconds"]
+    for name, o in others.items():
+        steps = f"{o['client_steps']:,.0f}"
+        lines.append(
+            f"{name:28s} {o['trainings']:9d} {o['rounds']:8d} {steps:>12s} {o['seconds']:9.1f}"
+        )
+    budget = others["training with budget"]["budget"]
+    convergence = others["training until convergence"]
+    return [
+        *lines,
+        f"budget: √(qT)/σ ≤ {budget:.4g}; converged: loss not down by "
+        f"{convergence['tolerance']:g} of itself for {convergence['patience']} rounds; low-cost "
+        "design: the small experiment and the training that follows, with every seed",
     ]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from fedpareto.errors import MissingPackage, SettingError
 from fedpareto.files import starts_as, write_whole
 from fedpareto.report.points import Point, View, by_budget, split_table
-from fedpareto.report.text import column
+from fedpareto.report.text import column, share_text
 from fedpareto.words import visible_lines
 
 if TYPE_CHECKING:
@@ -244,7 +244,8 @@ def draw_hypervolume(axes: Axes, seen: View) -> None:
     axes.set_xlabel("trials")
     corner = ", ".join(f"{name} {value:g}" for name, value in seen.reference.items())
     axes.set_ylabel("hypervolume")
-    title = words(f"hypervolume {seen.hypervolume:.4f} (reference {corner})")
+    share = share_text(seen.share)
+    title = words(f"hypervolume {seen.hypervolume:.4f}{share} (reference {corner})")
     axes.set_title(title, loc="left", fontsize=12)
 
 

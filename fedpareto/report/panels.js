@@ -256,7 +256,9 @@ function drawCurve() {
   const drawn = frame(box, 280, { span: [0, n], log: false, label: "trials" }, upwards, "hypervolume over trials");
   const xy = steps.map(([k, v]) => [drawn.x.at(k), drawn.y.at(v)]);
   node(drawn.svg, "path", { d: stairs(xy), style: "fill:none;stroke:var(--front);stroke-width:2" });
-  const say = (k, v) => `after ${k} ${k === 1 ? "trial" : "trials"}: ${v.toPrecision(5)}`;
+  const boxed = data.objectives.every((o) => o.reference > 0), whole = data.objectives.reduce((a, o) => a * o.reference, 1);
+  const part = (v) => (boxed ? `, share ${(v / whole).toPrecision(3)} of the reference box` : "");
+  const say = (k, v) => `after ${k} ${k === 1 ? "trial" : "trials"}: ${v.toPrecision(5)}${part(v)}`;
   hover(drawn.svg, steps.map(([k, v], j) => ({ x: xy[j][0], y: xy[j][1], say: say(k, v) })), 60);
 }
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.errors import DataError, SettingError, did_you_mean
-from fedpareto.front import hypervolume, knee, nondominated
+from fedpareto.front import hypervolume, knee, nondominated, share_of_box
 from fedpareto.history import History
 from fedpareto.noise import derive
 from fedpareto.privacy import rounded_up
@@ -77,6 +77,11 @@ class View:
     @property
     def hypervolume(self) -> float:
         return self.curve[-1] if self.curve else 0.0
+
+    @property
+    def share(self) -> float:
+        """The hypervolume in units of the box up to the reference; nan where there is no box."""
+        return share_of_box(self.hypervolume, reference(self.objectives))
 
     @property
     def objectives(self) -> tuple[Objective, ...]:

@@ -99,8 +99,13 @@ def summary(seen: View) -> str:
     kept = "" if not seen.front or seen.front[0].feasible else ", none of them within the limits"
     return (
         f"{seen.evaluations} trials{failed}; {len(seen.front)} on the front{kept}; hypervolume "
-        f"{seen.hypervolume:.4f} (reference {corner})"
+        f"{seen.hypervolume:.4f}{share_text(seen.share)} (reference {corner})"
     )
+
+
+def share_text(share: float) -> str:
+    """Return the share of the reference box behind a hypervolume; nothing where there is no box."""
+    return f", share {share:.4f} of the reference box" if math.isfinite(share) else ""
 
 
 def _finite(values: dict[str, float]) -> dict[str, float | None]:
@@ -127,6 +132,7 @@ def front_data(seen: View) -> dict[str, Any]:
         "evaluations": seen.evaluations,
         "reference": seen.reference,
         "hypervolume": seen.hypervolume,
+        "share": seen.share if math.isfinite(seen.share) else None,
         "proxies": {o.name: o.proxy for o in seen.objectives if o.proxy},
         "recommended": seen.recommended.trial if seen.recommended else None,
         "privacy": as_data(seen),

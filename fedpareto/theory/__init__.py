@@ -1,6 +1,6 @@
 """Theory that saves trainings (Gu 2024): Pareto sets in closed form, and low-cost design."""
 
-from fedpareto.theory.design import Design, design, rounds_within
+from fedpareto.theory.design import Design, design, ratio_of, rounds_within
 from fedpareto.theory.estimate import Estimate, estimate_k, interior
 from fedpareto.theory.law import (
     Band,
@@ -42,6 +42,7 @@ __all__ = [
     "objectives",
     "pareto_set",
     "printed_set",
+    "ratio_of",
     "rounds_within",
     "sigma_of",
     "until_convergence",

@@ -47,6 +47,25 @@ class Design:
         }
 
 
+def ratio_of(rounds: float, sigma: float, k: float, clients: float) -> float:
+    """Return the share of the clients that a round must ask by the law: q = kσ²T/K (Theorem 2).
+
+    It is refused where it asks for more than all clients, or for less than one.
+    """
+    T = numbers("rounds", rounds, least=1)
+    s = numbers("sigma", sigma, above=0)
+    rate = numbers("k", k, above=0)
+    K = float(numbers("clients", clients, least=1))
+    ratio = float(rate * s**2 * T / K)
+    if not (1 - TOLERANCE) / K <= ratio <= 1 + TOLERANCE:
+        todo = "Take less noise or fewer rounds" if ratio > 1 else "Take more noise or more rounds"
+        raise SettingError(
+            f"sigma: the law must ask for between 1 and all {K:g} clients, found q = {ratio:.4g} "
+            f"for σ = {float(s):g} and {float(T):g} rounds. {todo}."
+        )
+    return min(1.0, max(ratio, 1 / K))
+
+
 def rounds_within(seconds: float, seconds_per_round: float) -> int:
     """Return how many rounds a time limit allows: T_max = ⌊ε̄_e/c_t⌋ (Gu 2024, Eq. 4 and 26)."""
     limit = numbers("seconds", seconds, above=0)
@@ -64,9 +83,10 @@ def design(
     estimate: Estimate,
     *,
     clients: int,
-    sample_ratio: float,
+    sample_ratio: float | None = None,
     rounds_max: int,
     rounds: int | None = None,
+    sigma: float | None = None,
     sigma_min: float = 0.0,
     sigma_max: float | None = None,
     points: int = 5,
@@ -75,7 +95,7 @@ def design(
 
     The noise is σ = √(qK/(kT)) (Gu 2024, V-D, step 2). rounds is rounds_max unless given. If the
     law asks for noise outside [sigma_min, sigma_max], the nearer end is taken, which is
-    Pareto-optimal too.
+    Pareto-optimal too. With a sigma and no sample_ratio, the share of clients to ask is solved for.
     """
     last = int(whole("rounds_max", rounds_max))
     T = last
@@ -86,9 +106,21 @@ def design(
             f"rounds: must be at most rounds_max, found {T} and {last}. Ask for fewer rounds or "
             "allow more."
         )
-    law = sigma_of(T, (estimate.k, *estimate.interval), clients, sample_ratio)
+    if (sigma is None) == (sample_ratio is None):
+        raise SettingError(
+            "design: exactly one of sample_ratio and sigma must be given, found "
+            f"{sample_ratio} and {sigma}. The other follows from the law."
+        )
+    if sample_ratio is None:
+        assert sigma is not None
+        sample_ratio = ratio_of(T, sigma, estimate.k, clients)
+        law = np.full(3, sigma)
+        asked = f" and ask {sample_ratio:.4g} of the clients in each"
+    else:
+        law = sigma_of(T, (estimate.k, *estimate.interval), clients, sample_ratio)
+        asked = ""
     # k's interval is in rising order, and a smaller k means more noise
-    sigma, most, least = np.clip(law, *box(sigma_min, sigma_max)).tolist()
+    noise, most, least = np.clip(law, *box(sigma_min, sigma_max)).tolist()
     front = pareto_set(
         k=estimate.k,
         clients=clients,
@@ -98,13 +130,13 @@ def design(
         sigma_max=sigma_max,
         points=points,
     )
-    message = _message(T, float(law[0]), sigma, estimate)
+    message = _message(T, float(law[0]), noise, estimate, asked)
     interval = (least, most)
-    return Design(estimate, clients, sample_ratio, T, last, sigma, interval, front, message)
+    return Design(estimate, clients, sample_ratio, T, last, noise, interval, front, message)
 
 
-def _message(rounds: int, law: float, sigma: float, estimate: Estimate) -> str:
-    words = [f"Train {rounds} rounds with σ = {sigma:.4g}."]
+def _message(rounds: int, law: float, sigma: float, estimate: Estimate, asked: str) -> str:
+    words = [f"Train {rounds} rounds with σ = {sigma:.4g}{asked}."]
     if sigma != law:
         words.append(f"The law asks for σ = {law:.4g}, which lies outside the range allowed.")
     return " ".join([*words, estimate.message])

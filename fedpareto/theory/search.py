@@ -21,13 +21,18 @@ from fedpareto.theory.law import Rows, table
 
 @dataclass(frozen=True)
 class Spending:
-    """What a search spent: how many federations it trained, and how many rounds in all."""
+    """What a search spent: federations trained, rounds in all, and steps of clients in all."""
 
     trainings: int
     rounds: int
+    client_steps: float = 0.0  # mini-batch steps of all clients together
 
     def __add__(self, other: Spending) -> Spending:
-        return Spending(self.trainings + other.trainings, self.rounds + other.rounds)
+        return Spending(
+            self.trainings + other.trainings,
+            self.rounds + other.rounds,
+            self.client_steps + other.client_steps,
+        )
 
     def seconds(self, seconds_per_round: float) -> float:
         """Return the time it takes, one training after another (Gu 2024, Eq. 4)."""
@@ -43,6 +48,7 @@ class Runs:
     # [n,seeds,T] test loss after each round; nan where a training diverged
     loss: FloatArray = field(repr=False)
     leakage: FloatArray = field(repr=False)  # [n,T]
+    round_steps: FloatArray = field(repr=False)  # [n] mini-batch steps of a round's clients
 
     @classmethod
     def of(
@@ -51,11 +57,13 @@ class Runs:
         sample_ratio: ArrayLike,
         loss: ArrayLike,
         leakage: ArrayLike | None = None,
+        round_steps: ArrayLike = 0.0,
     ) -> Runs:
         """Return runs of the settings sigma [n] and sample_ratio [n], after checking them.
 
         sample_ratio may be one number.
-        leakage [n,T] is √(qT)/σ (Eq. 8) unless given.
+        leakage [n,T] is √(qT)/σ (Eq. 8) unless given. round_steps [n], or one number, is how many
+        mini-batch steps the clients of a round take together.
         """
         losses = np.asarray(loss, dtype=np.float64)
         s = numbers("sigma", sigma, above=0)
@@ -81,7 +89,20 @@ class Runs:
                 f"leakage: must have a number for each setting and round, {losses[:, 0].shape}, "
                 f"found {leak.shape}."
             )
-        return cls(s, q, losses, leak)
+        steps = np.broadcast_to(numbers("round_steps", round_steps, least=0), s.shape)
+        return cls(s, q, losses, leak, steps)
+
+    def joined(self, other: Runs) -> Runs:
+        """Return these runs and others of as many seeds and rounds."""
+        names = ("sigma", "sample_ratio", "loss", "leakage", "round_steps")
+        both = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names}
+        return Runs(**both)
+
+    def spent(self, rounds: NDArray[np.int64]) -> Spending:
+        """Return what it takes to train each setting for so many rounds [n], with every seed."""
+        seeds = self.loss.shape[1]
+        steps = float((rounds * self.round_steps).sum()) * seeds
+        return Spending(int((rounds > 0).sum()) * seeds, int(rounds.sum()) * seeds, steps)
 
     @property
     def mean(self) -> FloatArray:
@@ -110,11 +131,11 @@ class Found:
 
 def full_grid(runs: Runs) -> Found:
     """Train everything to the end and keep the non-dominated points (Gu 2024, Algorithm 2)."""
-    n, seeds, T = runs.loss.shape
+    n, _, T = runs.loss.shape
     y = np.stack([runs.mean.ravel(), runs.leakage.ravel()], axis=1)
     measured = np.flatnonzero(np.isfinite(y).all(axis=1))
     rows, rounds = np.divmod(measured[nondominated(y[measured])], T)
-    return Found(runs.points(rows, rounds + 1), Spending(n * seeds, n * seeds * T))
+    return Found(runs.points(rows, rounds + 1), runs.spent(np.full(n, T)))
 
 
 def with_budget(runs: Runs, limits: float | Sequence[float]) -> Found:
@@ -126,15 +147,13 @@ def with_budget(runs: Runs, limits: float | Sequence[float]) -> Found:
     found = []
     given = np.atleast_1d(numbers("limits", limits, above=0))
     T = runs.loss.shape[2]
-    seeds = runs.loss.shape[1]
     for limit in given:
         loss = np.where(runs.leakage <= limit * (1 + TOLERANCE), runs.mean, np.inf)
         if np.isfinite(loss.min()):
             found.append(int(np.argmin(loss)))
     rows, rounds = np.divmod(np.array(found, dtype=np.int64), T)
     allowed = (runs.leakage <= given.max() * (1 + TOLERANCE)).sum(axis=1)  # [n] rounds
-    cost = Spending(int((allowed > 0).sum()) * seeds, int(allowed.sum()) * seeds)
-    return Found(runs.points(rows, rounds + 1), cost)
+    return Found(runs.points(rows, rounds + 1), runs.spent(allowed))
 
 
 def until_convergence(
@@ -148,14 +167,13 @@ def until_convergence(
     """
     least_fall = float(numbers("tolerance", tolerance, least=0))
     stop = np.array([_converged(loss, least_fall, patience) for loss in runs.mean])
-    seeds = runs.loss.shape[1]
     all_points = runs.points(np.arange(len(stop)), stop)
     points = all_points[np.isfinite(all_points["loss"])]
     if whole_front:
         points = points[nondominated(np.stack([points["loss"], points["leakage"]], axis=1))]
     else:
         points = points[np.lexsort((points["loss"], points["leakage"]))[:1]]
-    return Found(points, Spending(len(stop) * seeds, int(stop.sum()) * seeds))
+    return Found(points, runs.spent(stop))
 
 
 def _converged(loss: FloatArray, tolerance: float, patience: int) -> int:
@@ -177,9 +195,13 @@ def _converged(loss: FloatArray, tolerance: float, patience: int) -> int:
     return len(loss)
 
 
-def law_cost(pre: Spending, rounds: int, settings: int = 1, seeds: int = 1) -> Spending:
+def law_cost(
+    pre: Spending, rounds: int, settings: int = 1, seeds: int = 1, round_steps: float = 0.0
+) -> Spending:
     """Return the cost of the low-cost design: the pre-experiments, then one training for each σ.
 
-    Table II has one σ, Table III several.
+    Table II has one σ, Table III several. round_steps is how many mini-batch steps the clients of
+    a round of the real federation take together.
     """
-    return pre + Spending(settings * seeds, settings * seeds * rounds)
+    trainings = settings * seeds
+    return pre + Spending(trainings, trainings * rounds, trainings * rounds * round_steps)

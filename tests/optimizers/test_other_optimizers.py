@@ -231,3 +231,11 @@ def test_qlognehvi_compiles_nothing(tmp_path):
             "from botorch.acquisition.multi_objective import logei\nassert logei._C is None")
     subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_fedmoeac_mates_within_clusters_unless_asked_otherwise():
+    from fedpareto.optimizers.clustering import _mate
+
+    cluster, draw = np.array([0, 1, 0, 1, 0, 1]), np.random.default_rng(0)
+    mates = [_mate(cluster, 0, FedMoeac().own_cluster, draw) for _ in range(200)]
+    assert set(mates) == {2, 4}
