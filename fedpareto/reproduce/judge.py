@@ -1,7 +1,9 @@
 """The rules by which a paper's statement and our rows agree, differ, or leave it open.
 
-A number agrees if it lies within our interval. "A is above B" agrees if the mean difference over
-seeds is more than two standard errors above zero, differs if it is as far below, and else is open.
+A number agrees if it lies within our interval, and differs if it lies outside; an interval whose
+ends are more than a factor of two apart is too wide for the former, and leaves it open. "A is above
+B" agrees if the mean difference over seeds is more than two standard errors above zero, differs if
+it is as far below, and else is open.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import numpy as np
 from fedpareto.reproduce.experiment import Comparison, shown
 
 LEAST_SEEDS = 2
+WIDEST = 2.0  # factor between the ends of an interval that can agree
 
 
 def number(
@@ -25,7 +28,16 @@ def number(
     said = f"{shown(ours)} (95 %: {shown(low)} to {shown(high)})"
     why = f"{what}: the paper's {shown(paper)} lies {place} our interval."
     verdict = "agrees" if inside else "differs"
+    if inside and too_wide(interval):
+        verdict = "open"
+        why += " The interval is too wide to call that agreement."
     return Comparison(what, shown(paper), source, said, verdict, why)
+
+
+def too_wide(interval: tuple[float, float]) -> bool:
+    """Say whether an interval allows so much that a number within it says little."""
+    low, high = interval
+    return high > WIDEST * low
 
 
 def above(

@@ -11,9 +11,10 @@ from fedpareto.reproduce.run import committed
 HEAD = """# The papers, reproduced
 
 Written by `python docs/generate.py` from `benchmarks/results/papers`, which `fedpareto reproduce`
-wrote. Every number below stands there. A printed number agrees if it lies within our interval. A
-ranking agrees if the mean difference over seeds is more than two standard errors on the paper's
-side, differs if it is as far on the other, and is open otherwise."""
+wrote. Every number below stands there. A printed number agrees if it lies within our interval,
+differs if it lies outside, and is open if the ends of the interval are more than a factor of two
+apart. A ranking agrees if the mean difference over seeds is more than two standard errors on the
+paper's side, differs if it is as far on the other, and is open otherwise."""
 
 
 def results() -> list[dict[str, Any]]:
@@ -35,8 +36,10 @@ def papers_page(found: Sequence[dict[str, Any]]) -> str:
     parts = [HEAD, "\n".join(rows)]
     for r in found:
         where = f"../benchmarks/results/papers/{r['figure']}"
+        scaled = f" Smaller than the paper: {r['smaller']}." if r["smaller"] else ""
+        said = f"{r['paragraph']} Left out: {r['left_out']}.{scaled}"
         parts.append(
-            f"## {r['name']}: {r['title']}\n\n{r['paragraph']} Left out: {r['left_out']}.\n\n"
+            f"## {r['name']}: {r['title']}\n\n{said}\n\n"
             f"![{r['title']}]({where})"
         )
     done = {r["name"] for r in found}

@@ -75,6 +75,7 @@ def reproduce(experiment: Experiment, scale: str, folder: Path) -> dict[str, Any
         "title": experiment.title,
         "scale": scale,
         "left_out": experiment.left_out,
+        "smaller": smaller(experiment, scale),
         "verdict": verdict_of(found.comparisons),
         "paragraph": paragraph(found, scale),
         "comparisons": [dataclasses.asdict(c) for c in found.comparisons],
@@ -94,6 +95,15 @@ def reproduce(experiment: Experiment, scale: str, folder: Path) -> dict[str, Any
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
     write_whole(folder / f"{experiment.name}.json", text.encode())
     return result
+
+
+def smaller(experiment: Experiment, scale: str) -> str:
+    """Return in words what the quick scale changes; nothing at the paper's own."""
+    changed: dict[str, None] = {}
+    for part in experiment.at(scale) if scale == "quick" else ():
+        for key, value in (part.quick or {}).items():
+            changed[f"{key} = {json.dumps(value)}"] = None
+    return ", ".join(changed)
 
 
 def paragraph(found: Found, scale: str) -> str:
