@@ -35,6 +35,8 @@ def write_whole(path: Path, content: bytes, check: Check | None = None) -> None:
     _refuse_special(path)
     with _explained(path):
         target = path.resolve()
+        if _start(target).startswith(DATABASE):
+            raise OutputError(f"{path}: must not be a database: its rows would be lost.")
         beside = _written_beside(target, content, check)
         try:
             if target.exists():
@@ -98,8 +100,8 @@ def check_output(
             )
     if not path.exists():
         return
-    with _explained(path), path.open("rb") as file:
-        start = file.read(HEAD)
+    with _explained(path):
+        start = _start(path)
     if start.startswith(DATABASE):
         raise SettingError(
             f"{option}: must not be a database, found {path}: its rows would be lost. Name another."
@@ -119,6 +121,15 @@ def starts_as(kind: str) -> Check:
             raise OutputError(f"output: must begin as a {kind} does, found {content[:16]!r}.")
 
     return check
+
+
+def _start(path: Path) -> bytes:
+    """Return how a file begins; nothing where there is none."""
+    try:
+        with path.open("rb") as file:
+            return file.read(HEAD)
+    except FileNotFoundError:
+        return b""
 
 
 def _is_of(kind: str, start: bytes) -> bool:

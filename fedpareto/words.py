@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import unicodedata
 
 # Other (control, format, surrogate, unassigned aside) and the separators that end a line.
@@ -18,8 +19,18 @@ def visible(text: object) -> str:
 
 
 def visible_lines(text: object) -> str:
-    """Return a text in which only ends of lines are kept of what cannot be seen."""
-    return "\n".join(map(visible, str(text).split("\n")))
+    """Return a text in which only ends of lines and tabs are kept of what cannot be seen."""
+    lines = str(text).replace("\r\n", "\n").split("\n")
+    return "\n".join("\t".join(map(visible, line.split("\t"))) for line in lines)
+
+
+def in_shell(word: object) -> str:
+    """Return a word for a shell; what cannot be seen goes in by its number, as bash reads it."""
+    found = str(word)
+    if visible(found) == found:
+        return shlex.quote(found)
+    plain = found.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{visible(plain)}'"
 
 
 def _seen(letter: str) -> str:

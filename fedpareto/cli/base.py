@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,9 +36,21 @@ def _checked_db(context: click.Context, option: click.Parameter, db: Path | None
     return db
 
 
+def checked_study(study: Path) -> Path:
+    """Refuse a study that is a pipe or a device: reading it may never end."""
+    with contextlib.suppress(OSError, ValueError):
+        if not stat.S_ISREG(study.stat().st_mode) and not study.is_dir():
+            raise SettingError(f"STUDY: must be a file, found {study}, which is none. Name a file.")
+    return study
+
+
 # eager, so that options which are checked against it find it
 study_argument = click.argument(
-    "study_file", metavar="STUDY", type=click.Path(path_type=Path), is_eager=True
+    "study_file",
+    metavar="STUDY",
+    type=click.Path(path_type=Path),
+    is_eager=True,
+    callback=lambda context, option, study: checked_study(study),
 )
 db_option = click.option(
     "--db",
@@ -62,10 +77,25 @@ def inputs_of(study: Study, database: Path) -> dict[str, Path]:
     found = {"the study's database": database}
     if study.path is not None:
         found["the study file"] = study.path
-    data = getattr(study.problem, "data", None)
-    if data is not None and str(data.name).endswith(".npz"):
-        found["the study's data"] = Path(data.name)
+    for name in _named(study.description):
+        if name.endswith(".npz"):
+            found[f"the study's data {name}"] = Path(name)
+        module = sys.modules.get(name.partition(":")[0])
+        if ":" in name and getattr(module, "__file__", None):
+            found[f"the study's own code {name}"] = Path(str(module.__file__))  # type: ignore[union-attr]
     return found
+
+
+def _named(value: Any) -> Iterator[str]:
+    """Yield every text in the description of a study: names of files and of code among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _named(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _named(part)
 
 
 def console() -> Console:

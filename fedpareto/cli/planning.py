@@ -197,7 +197,7 @@ def plan(
     elif data:
         raise SettingError(f"--data: must go with --study FILE, found {data} alone.")
     if figure:
-        _check_figure(figure, {})
+        _check_figure(figure, {"the study that is written": study} if study else {})
     cohorts = whole_numbers("--cohort", cohort)
     lengths = whole_numbers("--rounds", rounds)
     choices = solve(cohort=cohorts, rounds=lengths, **asked)

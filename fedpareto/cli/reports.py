@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fedpareto.cli.base import (
+    checked_study,
     cli,
     console,
     db_option,
@@ -202,7 +203,7 @@ def _check_comparison(
     """Refuse studies that name no file, and outputs that would overwrite other files."""
     from fedpareto.files import check_output
 
-    for path in studies:
+    for path in map(checked_study, studies):
         if not path.name:
             raise SettingError(
                 f"STUDY: must name a study file or a database, found {str(path)!r}."
@@ -217,7 +218,8 @@ def _check_comparison(
     stem = figure.with_suffix("")
     for name in ("hypervolume", "fronts"):
         path = stem.with_name(f"{stem.name}-{name}.png")
-        check_output(path, "picture", inputs, option="--figure")
+        page = {"the page that is written": output} if output else {}
+        check_output(path, "picture", inputs | page, option="--figure")
 
 
 def _write_report(seen: View, path: Path, svg: bool) -> list[Path]:

@@ -2,12 +2,18 @@
 const byId = (id) => document.getElementById(id);
 const SVG = new Set(["svg", "g", "circle", "line", "path", "text", "rect", "title"]);
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const SPOKEN = new Set(["aria-label", "title"]);
 const SHAPES = ["circle", "square", "triangle"];
+
+// Show a text as text: what cannot be seen in it, or moves what can, as its number.
+function write(at, text) {
+  at.textContent = visible(text);
+}
 
 function node(parent, name, attributes, text) {
   const made = SVG.has(name) ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes || {})) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text;
+  for (const [key, value] of Object.entries(attributes || {})) made.setAttribute(key, SPOKEN.has(key) ? visible(value) : value);
+  if (text !== undefined) write(made, text);
   if (parent) parent.appendChild(made);
   return made;
 }
@@ -128,7 +134,7 @@ const stairs = (xy) => xy.map(([x, y], i) => (i ? `H${x.toFixed(1)}V${y.toFixed(
 function showTip(text, x, y) {
   const tip = byId("tip");
   tip.hidden = false;
-  if (tip.textContent !== text) tip.textContent = text;
+  if (tip.textContent !== visible(text)) write(tip, text);
   tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - tip.offsetWidth - 8))}px`;
   tip.style.top = `${Math.max(4, y + 14 + tip.offsetHeight > innerHeight ? y - 14 - tip.offsetHeight : y + 14)}px`;
 }

@@ -1,12 +1,30 @@
 "use strict";
 // What Python's page_data says, read by column; numbers as people read them; which point is recommended within limits.
 let data = null;
-let columns = {}; // "kind:name" → Float64Array, nan where there is no number
+let columns = Object.create(null); // "kind:name" → Float64Array, nan where there is no number
+
+// Names are the user's: a table of them must hold nothing of its own, such as "constructor".
+const table = () => Object.create(null);
+
+function bare(value) {
+  if (Array.isArray(value)) return value.some((v) => typeof v === "object") ? value.map(bare) : value;
+  if (typeof value !== "object" || value === null) return value;
+  const out = table();
+  for (const key of Object.keys(value)) out[key] = bare(value[key]);
+  return out;
+}
 
 function take(fresh) {
-  data = fresh;
-  columns = {};
+  data = bare(fresh);
+  columns = table();
 }
+
+// Python's rule: control characters, marks that turn the direction and ends of lines are shown by their number.
+const HIDDEN = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+const numbered = (c) => (c.codePointAt(0) < 0x10000 ? `\\u${hex(c, 4)}` : `\\U${hex(c, 8)}`);
+const hex = (c, digits) => c.codePointAt(0).toString(16).padStart(digits, "0");
+const visible = (text) => String(text).replace(HIDDEN, numbered);
+const onLine = (text) => visible(text).replaceAll("\n", "\\u000a").replaceAll("\t", "\\u0009");
 
 const size = () => data.points.trial.length;
 const cell = (column, i) => (Array.isArray(column) ? column[i] : column);

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -40,6 +39,7 @@ from fedpareto.report.text import column, package_versions, short, shown, summar
 from fedpareto.space import Choice, Variable
 from fedpareto.study.write import fixed_study
 from fedpareto.trials import Trial
+from fedpareto.words import in_shell
 
 MOST_DRAWN = 800  # trials beside the front, so that the page stays small
 
@@ -353,7 +353,7 @@ def _reproduce(seen: View, trials: Sequence[Trial]) -> Html:
             (f"SHA-256 of {path.name}", code(hashlib.sha256(path.read_bytes()).hexdigest()))
         )
     rows.append(("SHA-256 of the rows", code(rows_sha256(trials))))
-    name = shlex.quote(path.name) if path else ""
+    name = in_shell(path.name) if path else ""
     commands = [
         f"fedpareto run {name} --seed {seen.study.seed}",
         f"fedpareto verify {name}",

@@ -64,7 +64,7 @@ function placePoints() {
   byId("all-label").hidden = !beyond && !state.all;
   byId("beyond").hidden = !beyond;
   const words = beyond === 1 ? "trial lies beyond the axes and stands" : "trials lie beyond the axes and stand";
-  byId("beyond").textContent = `${beyond} ${words} at the edge.`;
+  write(byId("beyond"), `${beyond} ${words} at the edge.`);
 }
 
 function drawOver() {
@@ -171,7 +171,7 @@ function paintLimits() {
     g.setAttribute("transform", vertical ? `translate(${at} ${plot.top})` : `translate(${plot.left} ${at})`);
     g.classList.toggle("parked", set === null);
     const words = set === null ? `${o.name}: no limit` : `${o.name} ≤ ${short(set)}`;
-    text.textContent = words;
+    write(text, words);
     const toLeft = vertical ? at - plot.left > words.length * 7.4 + 8.5 * plot.upwards.label.length : true;
     text.setAttribute("text-anchor", toLeft ? "end" : "start");
     text.setAttribute("x", vertical ? (toLeft ? 8 : -8) : plot.right - plot.left - 6);
@@ -279,7 +279,7 @@ function drawLegend() {
     const forms = { square: ["rect", { x: 3.5, y: 3.5, width: 9, height: 9 }], triangle: ["path", { d: "M8 2.5L14 13H2Z" }],
       circle: ["circle", { cx: 8, cy: 8, r: 5 }] };
     node(svg, forms[shape][0], { ...forms[shape][1], ...attributes });
-    span.append(text);
+    span.append(visible(text));
   };
   const third = objectiveAt(`o:${state.third}`);
   const budget = (b, k) => item(`front, ${third.name} ≤ ${short(b)}`, SHAPES[k], { fill: `var(--${LEVELS[k]})` });

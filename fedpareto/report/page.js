@@ -1,5 +1,5 @@
 // What the reader has chosen, and what follows when it changes.
-const state = { x: null, y: null, third: null, log: { x: null, y: null }, all: false, limits: {}, pick: null, picked: null, best: null,
+const state = { x: null, y: null, third: null, log: { x: null, y: null }, all: false, limits: table(), pick: null, picked: null, best: null,
   near: null, inside: null, worst: null, more: false, shown: undefined };
 const shownIndex = () => state.picked ?? state.best;
 const insideNow = () => state.inside;
@@ -56,10 +56,10 @@ function refresh() {
   paintLimitRows();
   const i = shownIndex();
   showChoice(i, why);
-  byId("commands").textContent = commandsOf();
+  write(byId("commands"), commandsOf());
   if (i === state.shown) return;
   state.shown = i;
-  for (const of of document.querySelectorAll(".of")) of.textContent = i === null ? "" : `of ${title(i)}`;
+  for (const of of document.querySelectorAll(".of")) write(of, i === null ? "" : `of ${title(i)}`);
   showPrivacy(i);
   showCost(i);
   drawClients(i);
@@ -93,12 +93,12 @@ function drawLimitRows() {
   const box = byId("limit-rows");
   box.replaceChildren();
   byId("limits").hidden = !data.points.front.some((i) => data.points.feasible[i]);
-  for (const o of data.objectives) {
+  for (const [j, o] of data.objectives.entries()) {
     const row = node(box, "div", { class: "limit-row", "data-name": o.name });
     const own = o.limit === null ? "" : ` (study: ≤ ${short(o.limit)})`;
-    node(row, "label", { for: `limit-${o.name}` }, `${o.name}${own}`);
+    node(row, "label", { for: `limit-of-${j}` }, `${o.name}${own}`);
     const slider = node(row, "input", { type: "range", min: 0, max: 1000, "aria-label": `limit of ${o.name}, slider` });
-    const number = node(row, "input", { type: "number", step: "any", id: `limit-${o.name}`, placeholder: "no limit" });
+    const number = node(row, "input", { type: "number", step: "any", id: `limit-of-${j}`, placeholder: "no limit" });
     slider.addEventListener("input", () => setLimit(o, slider.value === "1000" ? null : railOf(o).value(Number(slider.value))));
     number.addEventListener("change", () => setLimit(o, number.value === "" ? null : Number(number.value)));
   }
@@ -123,15 +123,15 @@ function paintLimitRows() {
 
 // Draw all of it anew: at the start, for a new width, other colours, other axes or newer rows.
 function draw() {
-  byId("summary").textContent = data.summary;
-  byId("proxies").textContent = data.proxies.join(" ");
-  byId("made").textContent = `Made with ${data.made}.`;
-  byId("file").textContent = data.file;
+  write(byId("summary"), data.summary);
+  write(byId("proxies"), data.proxies.join(" "));
+  write(byId("made"), `Made with ${data.made}.`);
+  write(byId("file"), data.file);
   byId("file-part").hidden = !data.file;
   byId("commands-part").hidden = !data.commands.length;
   byId("promised").hidden = !data.privacy.length;
   const of = `the study's recommended point, ${title(data.points.recommended)}`;
-  byId("promised").firstElementChild.textContent = `What is promised of ${of}, and what is not`;
+  write(byId("promised").firstElementChild, `What is promised of ${of}, and what is not`);
   byId("promises").replaceChildren();
   for (const line of data.privacy) node(byId("promises"), "li", {}, line);
   plot = threads = null;
@@ -167,7 +167,7 @@ async function copy(button, text) {
 
 function setTheme(name) {
   document.documentElement.dataset.theme = name;
-  byId("theme").textContent = name === "dark" ? "Light" : "Dark";
+  write(byId("theme"), name === "dark" ? "Light" : "Dark");
   byId("theme").setAttribute("aria-label", `${name === "dark" ? "light" : "dark"} colours`);
 }
 
@@ -203,7 +203,7 @@ function wire() {
   byId("third").addEventListener("change", (event) => { state.third = event.target.value; drawFront(); refresh(); });
   byId("all").addEventListener("change", (event) => { state.all = event.target.checked; drawFront(); refresh(); });
   byId("worst").addEventListener("change", (event) => { state.worst = event.target.value; drawClients(shownIndex()); });
-  byId("reset").addEventListener("click", () => { state.limits = {}; refresh(); });
+  byId("reset").addEventListener("click", () => { state.limits = table(); refresh(); });
   byId("against").addEventListener("click", () => {
     Object.assign(state, againstAxes(), { log: { x: null, y: null } });
     drawControls();
@@ -222,7 +222,7 @@ function wire() {
 // A live page asks for newer data every second and keeps what the reader has chosen.
 function follow(url) {
   let tag = null, text = null;
-  const status = byId("live"), say = (words) => { status.hidden = false; status.textContent = words; };
+  const status = byId("live"), say = (words) => { status.hidden = false; write(status, words); };
   const ask = async () => {
     try {
       const answer = await fetch(url, { cache: "no-store", headers: tag ? { "If-None-Match": tag } : {} });

@@ -8,7 +8,6 @@ import json
 import math
 import platform
 import re
-import shlex
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -26,6 +25,7 @@ from fedpareto.report.privacy import NO_SPLIT, SEEN_BY, headline, statements, te
 from fedpareto.report.text import column, package_versions, proxies, summary
 from fedpareto.space import Choice
 from fedpareto.study.write import fixed_study, to_toml
+from fedpareto.words import in_shell
 
 SCRIPTS = ("data.js", "charts.js", "front.js", "parallel.js", "panels.js", "page.js")
 MANY = 3000  # points beyond which measures keep four digits, to stay small
@@ -232,7 +232,7 @@ def _template(seen: View) -> str:
 def _commands(seen: View) -> list[str]:
     if seen.study.path is None:
         return []
-    name = shlex.quote(seen.study.path.name)
+    name = in_shell(seen.study.path.name)
     return [
         f"fedpareto run {name} --budget {seen.study.budget} --seed {seen.study.seed}",
         f"fedpareto verify {name}",

@@ -9,10 +9,10 @@ function title(i) {
 function describe(i) {
   const where = [data.points.front.includes(i) ? "on the front" : "", data.points.feasible[i] ? "" : "outside the study's limits", fewer(i)];
   const rows = [[title(i), ...where].filter(Boolean).join(", ")];
-  for (const o of data.objectives) rows.push(`${o.name}: ${shownGoal(i, o)}${repeatsApart(i, o.measure)}`);
+  for (const o of data.objectives) rows.push(`${onLine(o.name)}: ${shownGoal(i, o)}${repeatsApart(i, o.measure)}`);
   if (trueEpsilon()) rows.push(`${measureName("epsilon")}: ${short(up(measureOf(i, "epsilon")))}`);
   rows.push("");
-  for (const name of Object.keys(data.points.settings)) rows.push(`${name}: ${short(settingOf(i, name))}`);
+  for (const name of Object.keys(data.points.settings)) rows.push(`${onLine(name)}: ${onLine(short(settingOf(i, name)))}`);
   return rows.join("\n");
 }
 
@@ -32,14 +32,14 @@ function repeatsApart(i, name) {
 
 function showChoice(i, why) {
   const picked = state.picked !== null;
-  byId("choice-title").textContent = picked ? "Your pick" : "Recommended";
+  write(byId("choice-title"), picked ? "Your pick" : "Recommended");
   const notes = i === null ? [] : [title(i), fewer(i)].filter(Boolean);
   if (picked && i === state.best) notes.push("the recommended point");
   if (picked && !state.inside[i]) notes.push("outside the limits");
   if (picked && !data.points.front.includes(i)) notes.push("not on the front: another trial is better");
-  byId("choice-state").textContent = notes.join(", ");
+  write(byId("choice-state"), notes.join(", "));
   byId("unpick").hidden = !picked;
-  byId("why").textContent = picked && i !== state.best ? besides(i) : why;
+  write(byId("why"), picked && i !== state.best ? besides(i) : why);
   byId("chosen").replaceChildren();
   byId("settings").replaceChildren();
   if (i === null) return;
@@ -95,7 +95,7 @@ function showPrivacy(i) {
     const o = data.objectives.find((one) => one.measure === n);
     row(o ? o.name : n, data.measures[n].proxy, short(measureOf(i, n)), proxyWords(n));
   }
-  byId("privacy-words").textContent = privacyWords();
+  write(byId("privacy-words"), privacyWords());
   byId("against").hidden = !againstAxes();
 }
 
@@ -182,7 +182,7 @@ function drawClients(shownNow) {
   order.forEach((i, k) => drawClient(drawn, marks, i, k, name, worst, i === shownNow));
   drawn.svg.querySelectorAll("text").forEach((t) => { if (Number(t.getAttribute("y")) === drawn.bottom + 17) t.remove(); });
   hover(drawn.svg, marks);
-  byId("clients-words").textContent = clientWords(shownNow, name, worst);
+  write(byId("clients-words"), clientWords(shownNow, name, worst));
 }
 
 function drawClient(drawn, marks, i, k, name, worst, strong) {
@@ -232,7 +232,11 @@ function pythonOf(i) {
     + "print({name: float(column[0]) for name, column in measured.items()})\n";
 }
 
-const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`);
+// A word for a shell; what cannot be seen goes in by its number.
+function quoted(text) {
+  if (onLine(text) !== text) return `$'${onLine(text.replaceAll("\\", "\\\\").replaceAll("'", "\\'"))}'`;
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`;
+}
 
 function commandsOf() {
   const asked = data.objectives.filter((o) => state.limits[o.name] !== undefined);
@@ -243,8 +247,8 @@ function commandsOf() {
 
 function showSettings(i) {
   byId("toml-part").hidden = i === null || !data.template;
-  byId("toml").textContent = i === null || !data.template ? "" : tomlOf(i);
-  byId("python").textContent = i === null ? "No point is chosen." : pythonOf(i);
+  write(byId("toml"), i === null || !data.template ? "" : tomlOf(i));
+  write(byId("python"), i === null ? "No point is chosen." : pythonOf(i));
 }
 
 function drawCurve() {
@@ -283,7 +287,7 @@ function drawTable() {
     tr.addEventListener("click", () => choose(i));
   }
   byId("more").hidden = front.length === data.points.front.length;
-  byId("more").textContent = `Show all ${data.points.front.length}`;
+  write(byId("more"), `Show all ${data.points.front.length}`);
 }
 
 function paintTable() {
@@ -304,7 +308,7 @@ function drawFailed() {
 
 function drawSplit() {
   byId("split").hidden = !data.split && !data.noSplit;
-  byId("split-words").textContent = data.noSplit;
+  write(byId("split-words"), data.noSplit);
   if (!data.split) return;
   const tones = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866", "#44bb99", "#9999cc"];
   const box = byId("shares"), most = Math.max(...data.split.map((row) => row.reduce((a, b) => a + b, 0))), marks = [];
@@ -323,5 +327,5 @@ function drawSplit() {
   }, 0));
   hover(drawn.svg, marks);
   const more = data.clients > data.split.length ? `The first ${data.split.length} of ${data.clients} clients. ` : "";
-  byId("split-words").textContent = `${more}Training images by class, in the first repeat.`;
+  write(byId("split-words"), `${more}Training images by class, in the first repeat.`);
 }

@@ -112,7 +112,7 @@ function paintBackground() {
   strokeThreads(threads.back, kept, "other", kept.length > 400 ? 0.1 : 0.18, 1);
   const few = [front.size > 300 ? `300 of the ${front.size} points of the front` : "",
     every > 1 ? `${kept.length} of the ${rest.length} other trials` : ""];
-  byId("parallel-note").textContent = few.some(Boolean) ? `Drawn are ${few.filter(Boolean).join(" and ")}, evenly chosen.` : "";
+  write(byId("parallel-note"), few.some(Boolean) ? `Drawn are ${few.filter(Boolean).join(" and ")}, evenly chosen.` : "");
 }
 
 function paintParallel() {

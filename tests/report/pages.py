@@ -14,12 +14,13 @@ from fedpareto.testing import continuous
 from fedpareto.trials import Trial
 
 
-def made_up(n: int, m: int = 3, seed: int = 0, name: str = "made up", setting: str = "x2", full: bool = False) -> View:
+def made_up(n: int, m: int = 3, seed: int = 0, name: str = "made up", setting: str = "x2", full: bool = False,
+            names: tuple[str, ...] = ("loss", "leakage", "shared")) -> View:
     """Return a view of n trials whose front bends, the last objective with a limit; full: with every measure and its spread."""
     random = np.random.default_rng(seed)
     problem = continuous(lambda x: x[:, :m], m, m, limit=0.9, reference=1.0)
     goals = tuple(replace(o, name=label, measure=f"f{j + 1}")
-                  for j, (o, label) in enumerate(zip(problem.objectives, ("loss", "leakage", "shared"), strict=False)))
+                  for j, (o, label) in enumerate(zip(problem.objectives, names, strict=False)))
     study = Study(name, replace(problem, objectives=goals), Random(), budget=max(n, 1), repeats=3)
     y = 0.02 + 0.98 * random.random((n, m))
     short = 0.8 / np.sqrt(y).sum(axis=1, keepdims=True) ** 2

@@ -132,13 +132,13 @@ def test_the_rule_is_pythons_for_many_limits(shown, three):
 def test_a_limit_fades_what_it_excludes_and_says_when_nothing_is_left(shown, three):
     tab = shown(three)
     before = tab.evaluate("state.inside.reduce((a, b) => a + b, 0)")
-    tab.locator("#limit-leakage").fill("0.2")
-    tab.locator("#limit-leakage").press("Enter")
+    tab.locator("#limit-of-1").fill("0.2")
+    tab.locator("#limit-of-1").press("Enter")
     settle(tab)
     held = sum(p.feasible and p.objectives["leakage"] <= 0.2 for p in three.points)
     assert tab.evaluate("state.inside.reduce((a, b) => a + b, 0)") == held < before
-    tab.locator("#limit-leakage").fill("-1")
-    tab.locator("#limit-leakage").press("Enter")
+    tab.locator("#limit-of-1").fill("-1")
+    tab.locator("#limit-of-1").press("Enter")
     settle(tab)
     assert "No trial holds leakage ≤ -1. The least found: loss" in tab.locator("#why").inner_text()
     tab.locator("#reset").click()
@@ -147,11 +147,11 @@ def test_a_limit_fades_what_it_excludes_and_says_when_nothing_is_left(shown, thr
 
 def test_the_studys_own_limit_cannot_be_loosened(shown, three):
     tab = shown(three)
-    tab.locator("#limit-shared").fill("0.99")
-    tab.locator("#limit-shared").press("Enter")
+    tab.locator("#limit-of-2").fill("0.99")
+    tab.locator("#limit-of-2").press("Enter")
     settle(tab)
     assert limits_of(tab) == {}
-    assert tab.locator("#limit-shared").input_value() == "0.9"
+    assert tab.locator("#limit-of-2").input_value() == "0.9"
 
 
 def test_hover_shows_the_right_trial_and_a_click_picks_it(shown, three):
@@ -376,8 +376,8 @@ def test_a_live_page_takes_new_rows_and_keeps_what_was_chosen(tabs):
         tab = tabs(f"http://127.0.0.1:{server.server_port}/")
         tab.locator("#x-axis").select_option("o:shared")
         tab.locator("#table tbody button").nth(1).click()
-        tab.locator("#limit-leakage").fill("0.4")
-        tab.locator("#limit-leakage").press("Enter")
+        tab.locator("#limit-of-1").fill("0.4")
+        tab.locator("#limit-of-1").press("Enter")
         before = tab.evaluate("state.pick")
         tab.wait_for_timeout(1300)
         Rows.seen = made_up(90, 3)

@@ -305,3 +305,34 @@ def test_the_command_says_where_and_ctrl_c_ends_it_quietly(finished_study):
         server.send_signal(signal.SIGINT)
         out, err = server.communicate(timeout=20)
     assert (server.returncode, out, err) == (0, "", "")
+
+
+def closed(line):
+    """Say whether the other side has ended a connection."""
+    line.setblocking(False)
+    try:
+        return line.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_slow_connections_are_ended_and_keep_nobody_out(finished_study, monkeypatch):
+    monkeypatch.setattr("fedpareto.report.serve.LONGEST", 1.0)
+    monkeypatch.setattr("fedpareto.report.serve.MOST_OPEN", 8)
+    with serving(finished_study) as server, contextlib.ExitStack() as lines:
+        slow = [lines.enter_context(socket.create_connection(("127.0.0.1", server.server_address[1]))) for _ in range(30)]
+        for line in slow:
+            with contextlib.suppress(ConnectionError):
+                line.sendall(b"GET / HT")
+        assert ask(server)[0] == 200
+        until(lambda: sum(map(closed, slow)) >= 30 - 8)  # of too many, the oldest are ended
+        end = time.monotonic() + 6
+        while not all(map(closed, slow)) and time.monotonic() < end:  # busy, but too slow
+            for line in slow:
+                with contextlib.suppress(OSError):
+                    line.sendall(b"T")
+            time.sleep(0.2)
+        assert all(map(closed, slow))
+        assert ask(server)[0] == 200
