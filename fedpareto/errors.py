@@ -16,6 +16,7 @@ FedparetoError
 │   ├── BadCiphertext a ciphertext is damaged, foreign or has too many summands
 │   └── DecodeOverflow what was decrypted cannot be a sum of updates
 └── MissingPackage    an optional package is needed
+CodeEnded             the user's own code ended the program; it is shown as one of these
 
 A message reads: where: what must hold, what was found. What to do.
 """

@@ -39,7 +39,7 @@ ERRORS = {
     "a lone surrogate": (ValueError("bad \ud83d name"), "ValueError: bad \\ud83d name"),
     "a null and an escape": (ValueError("a\0b\x1b[31m"), "ValueError: a\\x00b\\x1b[31m"),
     "a very long text": (ValueError("x" * 10**6), "ValueError: " + "x" * 988),
-    "an error that cannot say what it is": (Wordless(), "Wordless: no message"),
+    "an error that cannot say what it is": (Wordless(), "Wordless: a message that cannot be read"),
 }
 
 

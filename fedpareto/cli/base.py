@@ -106,19 +106,35 @@ def console() -> Console:
     return Console(highlight=False, soft_wrap=True, width=width)
 
 
-def opened(study_file: Path, db: Path | None) -> tuple[Study, Store]:
-    """Return a study, with the seed that its database was made with, and its open store."""
-    from fedpareto.loop import database
+def opened(study_file: Path, db: Path | None, run_code: bool = False) -> tuple[Study, Store]:
+    """Return a study, with the seed that its database was made with, and its open store.
+
+    Unless the command must run them, parts of the user's own are not imported.
+    """
     from fedpareto.problem import is_private
     from fedpareto.store import Store
-    from fedpareto.study import load_study
+    from fedpareto.study import load_study, load_to_look
 
-    store = Store.read(database(load_study(study_file), db))
-    study = load_study(study_file, seed=store.seed)
+    store = Store.read(database_of(study_file, db))
+    if run_code:
+        study = load_study(study_file, seed=store.seed)
+    else:
+        study = load_to_look(study_file, store.identity, store.seed)
     store.check(study.identity)
     if is_private(study.problem):
         store.check_noise()
     return study, store
+
+
+def database_of(study_file: Path, db: Path | None) -> Path:
+    """Return where a study's rows are; a study file with faults is refused before."""
+    from fedpareto.study import load_study
+    from fedpareto.study.read import parsed
+    from fedpareto.study.unseen import names_own
+
+    if not names_own(parsed(study_file)[1]):
+        load_study(study_file)
+    return db or study_file.with_suffix(".db")
 
 
 def look_at(study_file: Path, db: Path | None) -> View:

@@ -13,6 +13,7 @@ from fedpareto.cli.base import (
     checked_study,
     cli,
     console,
+    database_of,
     db_option,
     inputs_of,
     json_option,
@@ -238,11 +239,9 @@ def _write_report(seen: View, path: Path, svg: bool) -> list[Path]:
 
 def _serve(study_file: Path, db: Path | None, host: str, port: int) -> None:
     """Serve the page until Ctrl-C."""
-    from fedpareto.loop import database
     from fedpareto.report.serve import Live, Server
-    from fedpareto.study import load_study
 
-    live = Live(study_file, database(load_study(study_file), db))
+    live = Live(study_file, database_of(study_file, db))
     with Server(live, host, port) as server, contextlib.suppress(KeyboardInterrupt):
         if server.warning:
             say(server.warning, err=True)

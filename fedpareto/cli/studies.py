@@ -170,7 +170,7 @@ def verify(study_file: Path, db: Path | None) -> None:
     from fedpareto.loop import checkable
     from fedpareto.loop import verify as differing
 
-    study, store = opened(study_file, db)
+    study, store = opened(study_file, db, run_code=True)
     with store:
         wrong = list(differing(study, store))
         count = checkable(study, store)

@@ -3,6 +3,7 @@
 from fedpareto.federation.cost import Cost
 from fedpareto.federation.data import Data, Dataset
 from fedpareto.federation.local import LOCAL_STEPS, LocalStep, Sgd
+from fedpareto.federation.looked import Unseen, is_unseen
 from fedpareto.federation.losses import LOSSES, Loss
 from fedpareto.federation.measures import MEASURES, Measure
 from fedpareto.federation.models import MODELS, Lr, Mlp, Model, Own
@@ -35,4 +36,6 @@ __all__ = [
     "ServerStep",
     "Sgd",
     "Training",
+    "Unseen",
+    "is_unseen",
 ]

@@ -50,8 +50,7 @@ def columns_of(
     given = given_of(problem, values, n)
     clients = problem.data.clients
     cohorts = expected_cohorts(given["sample_ratio"], clients, problem.training.sampling)
-    data = load(problem.data)
-    size, linear = sizes(problem.model, values, n, data.shape, data.classes)
+    size, linear = _sizes(problem, values, n)
     out = given | {
         "clients": np.full(n, float(clients)),
         "delta": np.full(n, problem.privacy.delta(clients)),
@@ -61,6 +60,15 @@ def columns_of(
     }
     out |= _noise(problem, given | {"cohort": cohorts})
     return out | epsilons(problem, out, views)
+
+
+def _sizes(problem: Federation, values: Values, n: int) -> tuple[FloatArray, FloatArray]:
+    """Return the parameters of n models, all and those of linear layers; nan where none is run."""
+    if problem.looked_at:
+        return np.full(n, np.nan), np.full(n, np.nan)
+    data = load(problem.data)
+    size, linear = sizes(problem.model, values, n, data.shape, data.classes)
+    return size, linear
 
 
 def _noise(problem: Federation, columns: Columns) -> dict[str, FloatArray]:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpareto.errors import DataError
 from fedpareto.federation import blocks, columns, measuring, promises, rules
 from fedpareto.federation.cost import Cost
 from fedpareto.federation.data import Data, load
 from fedpareto.federation.local import LocalStep, Sgd
+from fedpareto.federation.looked import is_unseen, known_unrun
 from fedpareto.federation.measures import Measure, measures_of
 from fedpareto.federation.models import Model
 from fedpareto.federation.servers import Average, ServerStep
@@ -20,7 +22,7 @@ from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Mechanism
 from fedpareto.privacy import VIEWS, Guarantee, Privacy
 from fedpareto.problem import Objective
-from fedpareto.settings import fixed, largest, searched
+from fedpareto.settings import fixed, is_own, largest, searched
 from fedpareto.space import FloatArray, Integer, Space, Values
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class Federation:
     cost: Cost = Cost()
     server: ServerStep = field(default_factory=Average)
     local: LocalStep = field(default_factory=Sgd)
+    looked_at: bool = False  # whether its rows are only shown: the user's own code is not there
 
     failures = {  # noqa: RUF012
         "diverged_round": "training diverged in round {:.0f}; a smaller learning rate may help"
@@ -105,6 +108,8 @@ class Federation:
 
         C is 1 where numbers are predicted.
         """
+        if self.looked_at and is_own(self.data.name):
+            raise DataError(f"{self.data.name}: must be run to say who holds what, found unrun.")
         data = load(self.data)
         split = blocks.setup_of(self, seed).train_split()
         owner = np.repeat(np.arange(self.data.clients), split.sizes)
@@ -119,6 +124,8 @@ class Federation:
 
     def guarantee(self, settings: Mapping[str, Any], view: str | None = None) -> Guarantee | None:
         """Return what is promised of one point; None without noise or a known bound."""
+        if is_unseen(self.mechanism):
+            return None
         return promises.promise(self, settings, view)
 
     def search_guarantee(
@@ -128,6 +135,8 @@ class Federation:
 
         chosen says how it comes by its points, see `privacy.CHOSEN`.
         """
+        if is_unseen(self.mechanism):
+            return None
         return promises.search_promise(self, tried, repeats, budget, chosen)
 
     def known(self, values: Values, names: Sequence[str] | None = None) -> Measured:
@@ -136,6 +145,8 @@ class Federation:
         Those of objectives unless others are named.
         """
         asked = {o.measure for o in self.objectives} if names is None else set(names)
+        if self.looked_at:
+            return known_unrun(self, values, asked)
         return measuring.known(self, values, asked)
 
     def measure(self, values: Values, seeds: Sequence[int]) -> Measured:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from fedpareto.federation import Federation, is_unseen
 from fedpareto.optimizers import Grid, Optimizer, Random
 from fedpareto.privacy import VIEWS, Guarantee, Privacy, rounded_up
 from fedpareto.problem import is_private
@@ -105,7 +106,9 @@ def statements(seen: View) -> list[str]:
 
 def _simulated(seen: View, point: Point) -> list[str]:
     """Say, where noise is added, that it comes from a seed and what that means."""
-    if guarantee_of(seen, point) is None:
+    stored = [point.measures.get(f"epsilon_{view}", math.nan) for view in VIEWS]
+    noisy = any(map(math.isfinite, stored)) if _unseen(seen) else guarantee_of(seen, point)
+    if not noisy:
         return []
     secret = " and a secret in the database" if is_private(seen.study.problem) else ""
     return [SEEDED.format(and_secret=secret)]
@@ -116,6 +119,8 @@ def promises(seen: View, point: Point) -> list[str]:
     if headline(seen) is None:
         return []
     promised = guarantee_of(seen, point)
+    if promised is None and _unseen(seen):
+        return _stored(point)
     if promised is None:
         return [
             "No true ε is promised: no noise is added, or no bound is known for these weights. "
@@ -129,6 +134,23 @@ def promises(seen: View, point: Point) -> list[str]:
     return [promised.statement(), *promised.notes, f"The same point has ε {' and '.join(others)}."]
 
 
+def _unseen(seen: View) -> bool:
+    """Say whether the noise is that of code of the user's own, which is not run to look."""
+    problem = seen.study.problem
+    return isinstance(problem, Federation) and is_unseen(problem.mechanism)
+
+
+def _stored(point: Point) -> list[str]:
+    """Return the ε that was stored when a mechanism of the user's own ran, as far as it was."""
+    known = {view: point.measures.get(f"epsilon_{view}") for view in VIEWS}
+    told = [f"{epsilon_text(known[view])} for {SEEN_BY[view]}" for view in VIEWS if known[view]]
+    found = f"found then: ε {', '.join(told)}" if told else "none was stored of this point"
+    return [
+        "The mechanism is code of your own, which is not run to look at a study, so its promise "
+        f"is only what was stored when it ran; {found}. `fedpareto train` runs it and states more."
+    ]
+
+
 def search_cost(seen: View) -> list[str]:
     """Say what choosing among many trained candidates costs, or that it is not counted."""
     problem = seen.study.problem
@@ -138,6 +160,11 @@ def search_cost(seen: View) -> list[str]:
         return [
             "The search itself is not counted: it is taken to train on public or made-up data. "
             "If it trains on private data, say so with private_data = true in [privacy]."
+        ]
+    if _unseen(seen):
+        return [
+            "What the search on private data costs is not stated: the mechanism is code of your "
+            "own, which is not run to look at a study."
         ]
     tried = [p.settings for p in seen.points] + [t.settings for t in seen.failed]
     if not tried:

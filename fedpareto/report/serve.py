@@ -27,7 +27,7 @@ from fedpareto.report.page import as_json, page, page_data
 from fedpareto.report.paper import Html, paragraph, sheet
 from fedpareto.report.points import View, view_of
 from fedpareto.store import Store
-from fedpareto.study import load_study
+from fedpareto.study import load_to_look
 from fedpareto.words import visible
 
 DATA = "data.json"
@@ -78,7 +78,7 @@ class Live:
             self._state = None
 
     def _view(self, store: Store) -> View:
-        study = load_study(self._study_file, seed=store.seed)
+        study = load_to_look(self._study_file, store.identity, store.seed)
         store.check(study.identity)
         if is_private(study.problem):
             store.check_noise()

@@ -5,7 +5,7 @@ table by `table`, what the tables are by `sections`, and where a key stands by `
 settings by the names that `fedpareto.settings.naming` gives them.
 """
 
-from fedpareto.study.read import load_study
+from fedpareto.study.read import load_study, load_to_look
 from fedpareto.study.study import Study, encrypted
 
-__all__ = ["Study", "encrypted", "load_study"]
+__all__ = ["Study", "encrypted", "load_study", "load_to_look"]

@@ -15,14 +15,21 @@ from fedpareto.mechanisms import Chain
 from fedpareto.settings import check_source, imported, is_own, link_names
 from fedpareto.study.sections import FAMILIES, METHODS
 from fedpareto.study.table import hint, plain, read, refuse_unknown
+from fedpareto.study.unseen import unseen
 
 
 def member(
-    family: str, section: Mapping[str, Any], where: str, folder: Path, faults: list[Fault]
+    family: str,
+    section: Mapping[str, Any],
+    where: str,
+    folder: Path,
+    faults: list[Fault],
+    stored: Mapping[str, Any] | None = None,
 ) -> Any:
     """Return what a section names, with its settings; None, and what is wrong in faults.
 
-    folder is that of the study file, beside which the user's own may lie.
+    folder is that of the study file, beside which the user's own may lie. With what a database
+    holds of the section, nothing of the user's own is imported.
     """
     name = section.get("name")
     if not isinstance(name, str):
@@ -30,7 +37,9 @@ def member(
         return None
     rest = {key: value for key, value in section.items() if key != "name"}
     if family == "mechanism" and name == "chain":
-        return _chain(rest, where, folder, faults)
+        return _chain(rest, where, folder, faults, stored)
+    if stored is not None and is_own(name):
+        return unseen(section, stored, where, faults)
     try:
         cls = _find(name, FAMILIES[family], folder, faults)
         if family == "model" and is_own(name) and _makes_modules(cls):
@@ -87,7 +96,13 @@ def _unnamed(found: Any, known: Iterable[str], where: str) -> Fault:
     )
 
 
-def _chain(rest: Mapping[str, Any], where: str, folder: Path, faults: list[Fault]) -> Chain | None:
+def _chain(
+    rest: Mapping[str, Any],
+    where: str,
+    folder: Path,
+    faults: list[Fault],
+    stored: Mapping[str, Any] | None,
+) -> Chain | None:
     """Return a chain of the mechanisms in links = [{name = ..., ...}, ...]."""
     refuse_unknown(rest, ["links"], where, faults)
     links = rest.get("links")
@@ -101,13 +116,24 @@ def _chain(rest: Mapping[str, Any], where: str, folder: Path, faults: list[Fault
             )
         )
         return None
-    made = [_link(t, f"{where}.links.{i}", folder, faults) for i, t in enumerate(links, 1)]
+    held: list[Any] = [None] * len(links)
+    if stored is not None:
+        held = [*stored.get("links", ()), *({} for _ in links)]
+    made = [
+        _link(t, f"{where}.links.{i}", folder, faults, held[i - 1]) for i, t in enumerate(links, 1)
+    ]
     return None if None in made else Chain(tuple(made))
 
 
-def _link(section: Mapping[str, Any], where: str, folder: Path, faults: list[Fault]) -> Any:
+def _link(
+    section: Mapping[str, Any],
+    where: str,
+    folder: Path,
+    faults: list[Fault],
+    stored: Mapping[str, Any] | None,
+) -> Any:
     if section.get("name") != "chain":
-        return member("mechanism", section, where, folder, faults)
+        return member("mechanism", section, where, folder, faults, stored)
     message = "must not be a chain within a chain, found one. Write its links in its place."
     faults.append(Fault(f"{where}.name", message))
     return None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fedpareto.errors import Fault
-from fedpareto.federation import MEASURES
+from fedpareto.federation import MEASURES, is_unseen
 from fedpareto.federation.measures import own_measure
 from fedpareto.mechanisms import adds_noise
 from fedpareto.privacy import Privacy
@@ -122,7 +122,7 @@ def _first(*values: float | None) -> float | None:
 
 def _missing(needs: Iterable[str], mechanism: Any) -> list[str]:
     """Return what a measure is computed from and the mechanism does not have."""
-    if mechanism is None:
+    if mechanism is None or is_unseen(mechanism):
         return []
     there = {"unprotected_error", *named(mechanism)}
     if adds_noise(mechanism):

@@ -19,6 +19,7 @@ from fedpareto.study.objectives import objective_tables, read_objectives
 from fedpareto.study.sections import FAMILIES, PLAIN, SECTIONS, UNNAMED, Head
 from fedpareto.study.study import Study, encrypted
 from fedpareto.study.table import plain, read, refuse_unknown
+from fedpareto.study.unseen import names_own
 
 
 def load_study(
@@ -38,6 +39,23 @@ def load_study(
     if study is None:
         raise StudyError(str(path), _placed(faults, text, given))
     return encrypted(study) if encrypt else study
+
+
+def load_to_look(path: str | Path, stored: Mapping[str, Any], seed: int | None) -> Study:
+    """Read a study file to look at its rows: no code of the user's own is imported.
+
+    stored is what the database holds of the study, from which its own parts have their settings.
+    """
+    path = Path(path)
+    text, table = parsed(path)
+    if not names_own(table):
+        return load_study(path, seed=seed)
+    faults: list[Fault] = []
+    given = {} if seed is None else {"seed": seed}
+    study = built(table | given, path, faults, stored)
+    if study is None:
+        raise StudyError(str(path), _placed(faults, text, given))
+    return study
 
 
 def parsed(path: Path) -> tuple[str, dict[str, Any]]:
@@ -71,15 +89,29 @@ def _placed(faults: list[Fault], text: str, given: Mapping[str, Any]) -> list[Fa
     return placed
 
 
-def built(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | None:
-    """Return the study that a file describes; on any fault, add to faults and return None."""
+def built(
+    table: dict[str, Any],
+    path: Path,
+    faults: list[Fault],
+    stored: Mapping[str, Any] | None = None,
+) -> Study | None:
+    """Return the study that a file describes; on any fault, add to faults and return None.
+
+    With what a database holds of it, it is one to look at.
+    """
     sections = _sections(table, faults)
     head = _head(table, faults)
     held: dict[str, Any]
     held = {name: read(cls, sections[name], name, faults) for name, cls in PLAIN.items()}
-    held |= {name: member(name, sections[name], name, path.parent, faults) for name in FAMILIES}
+    held |= {
+        name: member(
+            name, sections[name], name, path.parent, faults, stored and stored.get(name, {})
+        )
+        for name in FAMILIES
+    }
     objectives = read_objectives(sections["objectives"], held["privacy"], held["mechanism"], faults)
-    _check_functions(held, objectives, path.parent, faults)
+    if stored is None:
+        _check_functions(held, objectives, path.parent, faults)
     _refuse_shared_names(held, faults)
     if head is None or faults:
         return None
@@ -90,11 +122,12 @@ def built(table: dict[str, Any], path: Path, faults: list[Fault]) -> Study | Non
             training=held["training"],
             mechanism=held["mechanism"],
             objectives=objectives,
-            block=head.block or held["optimizer"].batch,
+            block=head.block or (stored or {}).get("block") or held["optimizer"].batch,
             privacy=held["privacy"],
             cost=held["cost"],
             server=held["server"],
             local=held["local"],
+            looked_at=stored is not None,
         )
     except SettingError as error:
         key, _, message = str(error).partition(": ")

@@ -15,6 +15,7 @@ from fedpareto.space import Choice, Float, Integer, Variable
 T = TypeVar("T")
 
 HINTS = 20  # faults that offer the closest name: to look for it takes a while, and more help nobody
+RANGES = ({"low", "high", "log"}, {"choices"})  # the keys of ranges as they are stored
 RANGE = "[low, high], {low = ..., high = ..., log = true} or {choices = [...]}"
 
 

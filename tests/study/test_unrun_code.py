@@ -1,0 +1,115 @@
+"""Looking at a study imports none of the user's own code, and shows what the code would have shown."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_guides import small
+
+from fedpareto import Store, load_study, view
+from fedpareto.report.text import front_data
+from fedpareto.settings import own
+from fedpareto.study import load_to_look
+from fedpareto.study.unseen import names_own
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MARK = "from pathlib import Path\nPath(__file__).with_name('PWNED').touch()\n"
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch):
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if not Path(p, "own_mechanism.py").exists()])
+    for held in ("_beside", "_added", "_said", "_loaded"):
+        monkeypatch.setattr(own, held, type(getattr(own, held))())
+    yield
+    forget()
+
+
+def forget() -> None:
+    for path in EXAMPLES.glob("own_*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+@pytest.fixture(params=["own_mechanism", "own_measure", "own_optimizer", "own_model"])
+def looked_at(request, tmp_path, fedpareto):
+    """A study with code of the user's own that was run, and whose code then became another's."""
+    forget()
+    code, study = (tmp_path / f"{request.param}{end}" for end in (".py", ".toml"))
+    code.write_text((EXAMPLES / code.name).read_text())
+    study.write_text(small((EXAMPLES / study.name).read_text()))
+    if request.param == "own_model":
+        subprocess.run([sys.executable, str(code)], check=True, capture_output=True)  # makes the data
+    assert fedpareto("run", study).status == 0
+    with Store.read(study.with_suffix(".db")) as store:
+        shown = view(load_study(study, seed=store.seed), store.trials())
+    forget()
+    code.write_text(MARK)
+    own._loaded.clear()
+    return study, shown
+
+
+def test_reading_verbs_run_none_of_it_and_show_the_same(looked_at, fedpareto):
+    study, shown = looked_at
+    found = json.loads(fedpareto("front", study, "--json").out)
+    with_code = json.loads(json.dumps(front_data(shown)))
+    assert set(found) == set(with_code)
+    told = {"points"}
+    if study.stem == "own_mechanism":  # what it promises cannot be said without its code
+        told.add("privacy")
+        assert found["privacy"]["notes"][0].startswith("The mechanism is code of your own, which is not run to look at a study")
+    assert {key: value for key, value in found.items() if key not in told} == {key: value for key, value in with_code.items() if key not in told}
+    for ours, theirs in zip(found["points"], with_code["points"], strict=True):
+        assert ours.items() <= theirs.items() or ours["measures"].items() <= theirs["measures"].items()
+        assert {k: v for k, v in ours.items() if k != "measures"} == {k: v for k, v in theirs.items() if k != "measures"}
+    picked = fedpareto("pick", study, "--json")
+    assert json.loads(picked.out)["trial"] == shown.recommended.trial
+    for words in (("front", study), ("front", study, "--csv"), ("pick", study), ("report", study), ("report", study, "--evidence"),
+                  ("compare", study, study)):
+        done = fedpareto(*words)
+        assert done.status == 0, (words, done.err)
+    assert not study.with_name("PWNED").exists()
+
+
+def test_verbs_that_must_run_it_do(looked_at, fedpareto):
+    study, _ = looked_at
+    assert fedpareto("train", study, "--output", study.with_suffix(".safetensors")).status == 2
+    assert study.with_name("PWNED").exists()
+
+
+def test_a_setting_changed_in_the_file_is_found_without_its_code(tmp_path, fedpareto):
+    forget()
+    study = tmp_path / "own_mechanism.toml"
+    (tmp_path / "own_mechanism.py").write_text((EXAMPLES / "own_mechanism.py").read_text())
+    study.write_text(small((EXAMPLES / study.name).read_text()))
+    assert fedpareto("run", study).status == 0
+    study.write_text(study.read_text().replace("low = 0.001, high = 0.1", "low = 0.002, high = 0.1"))
+    changed = fedpareto("front", study)
+    assert changed.status == 2
+    assert "differs in mechanism.step.low (0.001 there, 0.002 here)" in changed.err
+
+
+def test_another_part_of_ones_own_than_that_of_the_rows_is_refused(tmp_path, fedpareto):
+    forget()
+    study = tmp_path / "own_mechanism.toml"
+    (tmp_path / "own_mechanism.py").write_text((EXAMPLES / "own_mechanism.py").read_text())
+    study.write_text(small((EXAMPLES / study.name).read_text()))
+    assert fedpareto("run", study).status == 0
+    study.write_text(study.read_text().replace("own_mechanism:Signs", "subprocess:getoutput"))
+    assert "mechanism.name: must be the one that the study was run with, found subprocess:getoutput." in fedpareto("front", study).err
+
+
+def test_a_study_without_code_of_ones_own_is_read_as_ever(finished_study):
+    with Store.read(finished_study.with_suffix(".db")) as store:
+        assert load_to_look(finished_study, store.identity, store.seed) == load_study(finished_study, seed=store.seed)
+
+
+@pytest.mark.parametrize(("table", "own_code"), [
+    ({"model": {"name": "lr"}, "name": "a: b"}, False), ({"model": {"name": "os:system"}}, True), ({"objectives": {"m:f": {}}}, True),
+    ({"objectives": {"x": {"measure": "m:f"}}}, True), ({"training": {"loss": "m:f"}}, True), ({"data": {"name": "m:f"}}, True),
+    ({"mechanism": {"name": "chain", "links": [{"name": "m:F"}]}}, True), ({"mechanism": {"links": 5}, "model": 3}, False)])
+def test_which_study_files_name_code(table, own_code):
+    assert names_own(table) is own_code
