@@ -11,6 +11,7 @@ import textwrap
 from types import ModuleType
 
 import pytest
+from torch import nn
 
 from fedpareto.errors import (
     CodeEnded,
@@ -22,6 +23,7 @@ from fedpareto.errors import (
     shown,
     told,
 )
+from fedpareto.federation.stack import stack
 from fedpareto.settings import own
 from fedpareto.study import load_study
 
@@ -274,3 +276,26 @@ def test_what_messages_show_can_be_stored_and_is_short():
     assert told(Mute()) == "Mute: a message that cannot be read"
     assert told(ValueError("\n")) == "ValueError: no message"
     assert out_of_memory(RuntimeError("first\nDefaultCPUAllocator: can't allocate memory"))
+
+
+class Large(nn.Module):
+    """A module that fits into memory alone, and not side by side."""
+
+    def __init__(self, error, calls):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.error = error
+        self.calls = calls
+
+    def forward(self, x):
+        if self.calls == 0:
+            raise self.error
+        self.calls -= 1
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("calls", [0, 2])  # alone, and when stacked
+@pytest.mark.parametrize("error", [MemoryError("large"), RuntimeError("CUDA out of memory")])
+def test_out_of_memory_while_models_are_stacked_is_told_as_such(error, calls):
+    with pytest.raises(type(error), match=str(error)):
+        stack(Large(error, calls), (4,), 3)
