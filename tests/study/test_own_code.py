@@ -248,10 +248,13 @@ def test_an_optimizer_that_ends_the_program_is_an_error_and_no_silence(tiny_stud
 
 
 def test_ctrl_c_in_own_code_still_ends_the_program():
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), guarded():
-        signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
+    outside = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt), guarded():
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, outside)
 
 
 def test_an_interrupt_that_own_code_raises_itself_is_an_error_of_its_own():
