@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def html_of(seen: View) -> str:
     """Return a study's front as html that keeps its style to itself."""
     style = files("fedpareto.report").joinpath("paper.css").read_text("utf-8")
-    own = f"{style.replace(':root', '&')} & {{ background: var(--back); color: var(--text); padding: 12px; }}"
+    around = "& { background: var(--back); color: var(--text); padding: 12px; }"
+    own = f"{style.replace(':root', '&')} {around}"
     body = paragraph(summary(seen))
     if seen.front:
         body += drawing(seen, seen.recommended) + _front(seen)
