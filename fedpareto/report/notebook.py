@@ -24,7 +24,7 @@ def html_of(seen: View) -> str:
     style = files("fedpareto.report").joinpath("paper.css").read_text("utf-8")
     around = "& { background: var(--back); color: var(--text); padding: 12px; }"
     own = f"{style.replace(':root', '&')} {around}"
-    body = paragraph(summary(seen))
+    body: str = paragraph(summary(seen))
     if seen.front:
         body += drawing(seen, seen.recommended) + _front(seen)
     body += bullets([seen.why, *proxies(seen.objectives), *statements(seen)])
