@@ -21,7 +21,6 @@ from fedpareto.cli.base import (
     say,
     study_argument,
 )
-from fedpareto.contract import VIEWS
 from fedpareto.errors import SettingError, did_you_mean
 from fedpareto.words import visible
 
@@ -138,6 +137,8 @@ def _points(seen: View, trial: int | None) -> list[Point]:
 
 def _views(text: str | None) -> list[str]:
     """Return the views that are asked for."""
+    from fedpareto.contract import VIEWS
+
     found = text.split(",") if text else list(VIEWS)
     for view in found:
         if view not in VIEWS:
