@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 COLUMNS = "trial, settings, attack, view, seed, options, measures, picture, version"
+ALL = f"SELECT {COLUMNS} FROM audits ORDER BY rowid"
+ADD = f"INSERT INTO audits ({COLUMNS}) VALUES ({', '.join('?' * len(COLUMNS.split()))})"
 
 
 @dataclass(frozen=True)
