@@ -14,6 +14,7 @@ from fedpareto.cli import (  # noqa: F401  (their commands)
     reports,
     reproduce,
     rescuing,
+    starting,
     studies,
     training,
 )
