@@ -13,8 +13,8 @@ step of SGD is fused into its backward pass: the gradient is never written.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -43,6 +43,24 @@ HARMLESS = (
 )
 
 
+@dataclass(frozen=True)
+class Tap:
+    """What a layer with parameters took and gave in one pass."""
+
+    layer: nn.Module
+    inputs: Tensor  # of a group norm, normalised
+    out: Tensor
+
+
+def _tapped(layer: Any, inputs: Tensor, out: Tensor) -> Tensor:
+    """Note what a layer took and gave, where somebody asks for it."""
+    if layer.taps is not None:
+        if not out.requires_grad:  # the first layer of all
+            out.requires_grad_()
+        layer.taps.append(Tap(layer, inputs.detach(), out))
+    return out
+
+
 @dataclass
 class Step:
     """One step of SGD for every model."""
@@ -50,6 +68,8 @@ class Step:
     rate: Tensor  # [M,R]
     momentum: float
     speed: Params  # the momentum buffer of each parameter
+    values: Mapping[str, Tensor] = field(default_factory=dict)  # settings, name → [R]
+    noise: Params = field(default_factory=list)  # standard normal numbers [M,1,...], if asked for
 
     def move(self, i: int, p: Tensor, gradient: Tensor) -> None:
         """Move one parameter [M,R,...] against its gradient, in place."""
@@ -93,6 +113,8 @@ class _Linear(torch.autograd.Function):
         gx = None
         if ctx.needs_input_grad[0]:
             gx = _beside(torch.bmm(weight.transpose(1, 2), slope))
+        if not ctx.needs_input_grad[1]:
+            return gx, None, None, None
         gb = None
         if b is not None:
             gb = slope.sum(2).view(b.shape)
@@ -141,11 +163,12 @@ class GroupedLinear(nn.Module):
         self.calls = 0  # a layer called twice in one pass cannot take its step in the middle
         self.weight: Tensor
         self.bias: Tensor | None
+        self.taps: list[Tap] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         self.calls += 1
         out: Tensor = _Linear.apply(x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
-        return out
+        return _tapped(self, x, out)
 
 
 class _Conv2d(torch.autograd.Function):
@@ -175,6 +198,8 @@ class _Conv2d(torch.autograd.Function):
             turned = w.view(groups, -1, *w.shape[1:]).transpose(1, 2).flip(3, 4).flatten(0, 1)
             room = [k - 1 - p for k, p in zip(w.shape[2:], ctx.padding, strict=True)]
             gx = F.conv2d(gy, turned, None, 1, room, 1, groups)
+        if not ctx.needs_input_grad[1]:
+            return gx, None, None, None, None
         gw = conv2d_weight(x, w.shape, gy, 1, ctx.padding, 1, groups)  # type: ignore[no-untyped-call]
         gb = None
         if ctx.has_bias:
@@ -196,6 +221,7 @@ class GroupedConv2d(nn.Module):
         self.simple = set(layer.stride) == set(layer.dilation) == {1} and inside
         self.weight: Tensor
         self.bias: Tensor | None
+        self.taps: list[Tap] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         # as many as slots if the federations of a slot share the input, else as many as models
@@ -204,8 +230,9 @@ class GroupedConv2d(nn.Module):
         weight = self.weight.flatten(0, 2)
         if self.simple:
             out: Tensor = _Conv2d.apply(x, weight, bias, self.padding, groups)  # type: ignore[no-untyped-call]
-            return out
-        return F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, groups)
+        else:
+            out = F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, groups)
+        return _tapped(self, x, out)
 
 
 def _flat(p: Tensor | None) -> Tensor | None:
@@ -271,10 +298,17 @@ class GroupedNorm(nn.Module):
         self.eps = layer.eps
         self.weight: Tensor | None
         self.bias: Tensor | None
+        self.taps: list[Tap] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        models = x.shape[1] // self.channels
-        return F.group_norm(x, self.groups * models, _flat(self.weight), _flat(self.bias), self.eps)
+        groups = self.groups * (x.shape[1] // self.channels)
+        weight, bias = _flat(self.weight), _flat(self.bias)
+        if self.taps is None or weight is None or bias is None:
+            return F.group_norm(x, groups, weight, bias, self.eps)
+        inputs = F.group_norm(x, groups, None, None, self.eps)
+        flat = inputs.flatten(2)
+        out = torch.addcmul(bias[:, None], flat, weight[:, None]).view(x.shape)
+        return _tapped(self, inputs, out)
 
 
 @dataclass(frozen=True)
@@ -291,6 +325,13 @@ class Grouped:
             if isinstance(layer, GroupedLinear):
                 layer.step = step
 
+    def place(self, layer: nn.Module, name: str) -> int | None:
+        """Return which parameter is a layer's weight or bias; None where it has none."""
+        for mine, held, i in self.slots:
+            if mine is layer and held == name:
+                return i
+        return None
+
     def called_once(self) -> bool:
         """Say whether no linear layer was called twice since the last call of this method."""
         layers = [layer for layer, _, _ in self.slots if isinstance(layer, GroupedLinear)]
@@ -304,6 +345,20 @@ class Grouped:
         self.bind(params, step)
         out: Tensor = self.module(x.flatten(1, 2))
         return out.view(len(x), *params[0].shape[:2], -1).permute(1, 2, 3, 0)
+
+    def tapped(self, params: Params, x: Tensor) -> tuple[Tensor, list[Tap]]:
+        """Return the scores, and what each layer with parameters took and gave, in their order.
+
+        The gradient of the scores is that of what layers gave; parameters have none.
+        """
+        taps: list[Tap] = []
+        for layer, _, _ in self.slots:
+            layer.taps = taps  # type: ignore[assignment]
+        try:
+            return self.scores([p.detach() for p in params], x), taps
+        finally:
+            for layer, _, _ in self.slots:
+                layer.taps = None  # type: ignore[assignment]
 
 
 def grouped(module: nn.Module) -> Grouped:
@@ -339,6 +394,8 @@ def _replaced(
     known = isinstance(theirs, (*HARMLESS, nn.Flatten))
     if innermost and not known and type(theirs).__module__.startswith("torch."):
         raise NotImplementedError(type(theirs).__name__)
+    if getattr(mine, "inplace", False):
+        mine.inplace = False  # what a layer gave is asked for once more after it
     for name, child in theirs.named_children():
         setattr(mine, name, _replaced(getattr(mine, name), child, order, slots))
     return mine
