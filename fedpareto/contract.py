@@ -97,6 +97,11 @@ class Records:
     batches: str = "poisson"  # each record by its own chance; or shuffled: once in every pass
 
     @property
+    def by_chance(self) -> bool:
+        """Whether each record is in a step by a chance of its own."""
+        return by_chance(self.batches)
+
+    @property
     def seen_noise(self) -> Any:
         """The noise on what is seen of a record, over how far it moves that."""
         return np.asarray(self.noise, dtype=np.float64) / self.norm / FLOAT32
@@ -112,13 +117,18 @@ class Records:
 
         Of sizes with as many steps it is the smallest.
         """
-        if self.batches == "shuffled":  # once in each pass, in whichever step: nothing is hidden
+        if not self.by_chance:  # once in each pass, in whichever step: nothing is hidden
             return [Uses(min(self.sizes), np.ones_like(self.seen_noise), self.epochs)]
         smallest: dict[Any, Uses] = {}
         for size in sorted(self.sizes, reverse=True):
             steps = np.asarray(self.steps_of(size))
             smallest[steps.tobytes()] = Uses(size, chance(self.batch, size), steps)
         return list(smallest.values())
+
+
+def by_chance(batches: str) -> bool:
+    """Say whether each record is in a mini-batch by a chance of its own."""
+    return batches == "poisson"
 
 
 def chance(batch: Any, size: int) -> Any:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import bdtrc
 from torch import Tensor
 
+from fedpareto.contract import chance
 from fedpareto.federation.block import Block
 from fedpareto.federation.cohorts import Cohort
 from fedpareto.federation.grouped import Params
+from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.observer import Observer
 from fedpareto.federation.split import Indices
 from fedpareto.federation.stack import unflatten
 from fedpareto.federation.state import State
-from fedpareto.federation.steps import LocalSteps
+from fedpareto.federation.steps import NO_STEP, LocalSteps
 from fedpareto.mechanisms import needs_everyone
+from fedpareto.noise import Noise, derive
+
+RARE = 1e-9  # the chance that a mini-batch needs more room than there is, which is then made
 
 
 @dataclass(frozen=True)
@@ -37,12 +43,11 @@ class Clients:
     def __init__(self, block: Block, observer: Observer | None = None) -> None:
         self.block = block
         self.observer = observer
-        self.width = min(
-            block.setup.training.batch_size, max(int(s.sizes.max()) for s in block.splits)
-        )
-        self.poisson = block.setup.poisson_records
-        if self.poisson:
-            self.width = most_expected(self.width, block.setup, block.splits)
+        sizes = np.concatenate([s.sizes for s in block.splits])
+        self.width = min(block.setup.training.batch_size, int(sizes.max()))
+        self.by_chance = block.setup.draws_records_by_chance
+        if self.by_chance:
+            self.width = _room(self.width, int(sizes.min()), block.device)
         self.steps: dict[int, LocalSteps] = {}  # by number of slots
 
     def trained(self, state: State, cohorts: Sequence[Cohort], t: int) -> Iterator[Updates]:
@@ -68,7 +73,7 @@ class Clients:
             update = update + ahead
         steps = (picks[:, 0] != NO_STEP).sum(0)
         seen = (picks >= 0).sum((0, 1))
-        if self.poisson:  # those expected: how many there were is not to be told
+        if self.by_chance:  # those expected: how many there were is not to be told
             seen = steps * block.setup.training.batch_size
         return Updates(
             places,
@@ -121,6 +126,18 @@ class Clients:
         if self.observer is not None:
             mine = self.observer.records(s, client, mine)
         return self.block.repeats[s].batches_of(mine, client, t, dealt)
+
+
+def _room(batch: int, fewest: int, device: str) -> int:
+    """Return how many records a mini-batch drawn by chance has room for, at first.
+
+    A CUDA graph should be made once, so it has room for nearly all there can be.
+    """
+    if device == "cpu":
+        return 1
+    at_least = np.arange(batch, fewest + 1)
+    beyond = bdtrc(at_least, fewest, float(chance(batch, fewest)))
+    return int(at_least[np.argmax(beyond < RARE)])
 
 
 def _fits(picks: Tensor, room: Tensor) -> bool:

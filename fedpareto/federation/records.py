@@ -45,7 +45,7 @@ def clipped_sums(
 ) -> Params:
     """Return for each parameter [M,R,...] the weighted sum of records' clipped gradients.
 
-    x is [B,M,...], y and weight [B,M]; a record of weight 0 is not there. norm [R] is the largest
+    x is [B,M,...], y [B,M], weight [B,M] or [B,M,R]; a record of weight 0 is not there. norm [R] is the largest
     norm of a record's gradient. A record whose gradient is not finite counts as zero.
     """
     found = _by_layers(stack.fast, params, x, y, weight, loss, norm) if stack.fast else None
@@ -55,7 +55,8 @@ def clipped_sums(
 def shares(squares: Tensor, weight: Tensor, norm: Tensor, rounding: float) -> Tensor:
     """Return by what each record's gradient is multiplied, [M,R,B], from its squared norm."""
     allowed = norm[:, None] * (1 - rounding)
-    share = (allowed / squares.sqrt()).clamp_max(1.0) * weight.t()[:, None]
+    each = weight.view(*weight.shape[:2], -1).permute(1, 2, 0)  # [M,1 or R,B]
+    share = (allowed / squares.sqrt()).clamp_max(1.0) * each
     return torch.where(squares.isfinite(), share, 0.0)
 
 

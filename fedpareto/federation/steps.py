@@ -97,13 +97,17 @@ class LocalSteps:
         self.inputs = torch.empty_like(self.raw, dtype=torch.float32)
         self.graph = self._capture() if device.type == "cuda" else None
 
-    def _once(self) -> None:
-        """Take the next step; padding counts nothing, and a slot without a step stays put."""
-        picks = self.picks.index_select(0, self.now)[0]  # [B,M], −1 where padded
+    def _once(self, width: int | None = None) -> None:
+        """Take the next step; padding counts nothing, and a slot without a step stays put.
+
+        width is how many images there are in the largest mini-batch; all that fit if left out.
+        """
+        picks = self.picks.index_select(0, self.now)[0, :width]  # [B,M], −1 where padded
         taken = (picks[0] != NO_STEP).float()  # [M]
         torch.mul(taken[:, None], self.rate, out=self.step.rate)
         safe = picks.clamp_min(0)
-        x = self.images.into(self.raw, self.inputs, safe)
+        rows = safe.numel()
+        x = self.images.into(self.raw[:rows], self.inputs[:rows], safe)
         y = self.images.y.index_select(0, safe.flatten()).view(safe.shape)
         batch = MiniBatch(x, y, self._weights((picks >= 0).float()))
         recipe = self.recipe
@@ -113,6 +117,12 @@ class LocalSteps:
                 if there is not None:
                     p.view(len(there), -1, *p.shape[1:]).mul_(there)
         self.now += 1
+
+    def _width(self, picks: Tensor) -> int | None:
+        """Return how many places of a step [B,M] are used, where mini-batches differ in size."""
+        if self.noise is None:
+            return None
+        return max(1, int((picks >= 0).any(1).sum()))
 
     def _weights(self, there: Tensor) -> Tensor:
         """Return what each record there is [B,M] counts in its batch's mean, [B,M] or [B,M,R].
@@ -166,11 +176,11 @@ class LocalSteps:
         standard normal numbers [M,P] for the noise of the next step, where records are hidden.
         """
         self._begin(start, picks, rate, momentum)
-        for _ in picks:
+        for step in picks:
             if self.noise is not None and draw is not None:
                 self.noise.copy_(draw())
             if self.graph is None:
-                self._once()
+                self._once(self._width(step))
             else:
                 self.graph.replay()
         with torch.no_grad():
