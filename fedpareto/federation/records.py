@@ -20,14 +20,8 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from fedpareto.federation.grouped import (
-    Grouped,
-    GroupedConv2d,
-    GroupedLinear,
-    GroupedNorm,
-    Params,
-    Tap,
-)
+from fedpareto.federation.grouped import Grouped, GroupedLinear, Params
+from fedpareto.federation.layers import GroupedConv2d, GroupedNorm, Tap
 from fedpareto.federation.losses import Loss
 from fedpareto.federation.stack import Stack
 
@@ -45,8 +39,8 @@ def clipped_sums(
 ) -> Params:
     """Return for each parameter [M,R,...] the weighted sum of records' clipped gradients.
 
-    x is [B,M,...], y [B,M], weight [B,M] or [B,M,R]; a record of weight 0 is not there. norm [R] is the largest
-    norm of a record's gradient. A record whose gradient is not finite counts as zero.
+    x is [B,M,...], y [B,M], weight [B,M] or [B,M,R]; a record of weight 0 is not there. norm [R] is
+    the largest norm of a record's gradient. A record whose gradient is not finite counts as zero.
     """
     found = _by_layers(stack.fast, params, x, y, weight, loss, norm) if stack.fast else None
     return found or _one_by_one(stack, params, x, y, weight, loss, norm)
@@ -265,7 +259,8 @@ def _by_model(x: Tensor, width: int) -> Tensor:
 
 def _squared(values: Tensor, dim: int) -> Tensor:
     """Return the sums of squares along a dimension."""
-    return torch.linalg.vector_norm(values, dim=dim).square()
+    norms: Tensor = torch.linalg.vector_norm(values, dim=dim)
+    return norms.square()
 
 
 def _diagonal(products: Tensor) -> Tensor:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from fedpareto.federation.training import Training
 
 
-
 @dataclass(frozen=True)
 class Setup:
     """What all federations of one repeat share."""

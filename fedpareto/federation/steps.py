@@ -12,7 +12,7 @@ from torch import Tensor
 from fedpareto.federation.grouped import Params, Step
 from fedpareto.federation.local import ClipsRecords, LocalStep, MiniBatch, Sgd
 from fedpareto.federation.losses import CrossEntropy, Loss
-from fedpareto.federation.stack import Stack
+from fedpareto.federation.stack import Stack, unflatten
 from fedpareto.threads import training_threads
 
 NO_STEP = -2  # in place of an image where a slot takes no step; −1 where a mini-batch is padded
@@ -84,11 +84,7 @@ class LocalSteps:
         self.noise: Tensor | None = None  # [M,P] standard normal numbers for the next step
         if isinstance(recipe.local, ClipsRecords):
             self.noise = torch.zeros(slots, recipe.stack.size, device=device)
-            pieces = self.noise.split([p.numel() for p in recipe.stack.initial], dim=1)
-            self.step.noise = [
-                piece.view(slots, 1, *p.shape)
-                for piece, p in zip(pieces, recipe.stack.initial, strict=True)
-            ]
+            self.step.noise = [p[:, None] for p in unflatten(self.noise, recipe.stack.initial)]
         self.rate = torch.zeros(federations, device=device)
         self.picks = torch.zeros_like(picks)  # [steps,B,M]
         self.now = torch.zeros(1, dtype=torch.int64, device=device)  # which step is next
@@ -148,9 +144,7 @@ class LocalSteps:
         return graph
 
     @torch.no_grad()
-    def _begin(
-        self, start: Params, picks: Tensor, rate: Tensor, momentum: Tensor | None
-    ) -> None:
+    def _begin(self, start: Params, picks: Tensor, rate: Tensor, momentum: Tensor | None) -> None:
         for p, s in zip(self.params, start, strict=True):
             p.copy_(s)
         for v in self.step.speed:

@@ -74,9 +74,7 @@ def record_selection_guarantee(
     )
     noise = float(np.min(records.seen_noise))
     T = int(np.max(rounds))
-    found = _stated(
-        privacy, noise, worst, records.batches, T * trials * repeats, delta, people
-    )
+    found = _stated(privacy, noise, worst, records.batches, T * trials * repeats, delta, people)
     note = counted_trials(trials, repeats, T, chosen)
     notes = (note, *found.notes)
     return replace(found, clients=clients, cohort=cohort, sampling=sampling, notes=notes)
@@ -116,7 +114,13 @@ def _priced(
         found = person_epsilon(z, ratio, steps, delta, pair, people, PRECISE)
         return found, "PLD, connect-the-dots (fedpareto), of groups", ()
     given = Terms(
-        *map(np.asarray, (z, ratio, float(steps), delta)), "release", pair, pair != "poisson"
+        z=np.asarray(z),
+        ratio=np.asarray(ratio),
+        rounds=np.asarray(float(steps)),
+        delta=np.asarray(delta),
+        view="release",  # which records are in a step is as secret as who comes there
+        pair=pair,
+        replace=pair != "poisson",
     )
     return priced(given, delta)
 

@@ -28,7 +28,7 @@ def record_epsilon(
 ) -> FloatArray:
     """Return ε of one record, or of one person's, over so many rounds [n], rounded up."""
     found = [_of(privacy, records, uses, rounds, delta, accuracy) for uses in records.uses()]
-    return np.max(np.broadcast_arrays(*found), axis=0)
+    return np.asarray(np.max(np.broadcast_arrays(*found), axis=0))
 
 
 def worst_uses(privacy: Privacy, records: Records, rounds: int, delta: float) -> Uses:
@@ -93,9 +93,10 @@ def _of(
     rows = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in given))
     pair, people = pair_of(privacy), privacy.records_per_person
     if people == 1:
-        return release_epsilon(*rows, delta, pair, accuracy)
+        z, q, T = rows
+        return release_epsilon(z, q, T, delta, pair, accuracy)
     columns = zip(*(row.ravel().tolist() for row in rows), strict=True)
-    found = [person_epsilon(z, q, int(T), delta, pair, people, accuracy) for z, q, T in columns]
+    found = [person_epsilon(a, b, int(c), delta, pair, people, accuracy) for a, b, c in columns]
     return np.array(found).reshape(rows[0].shape)
 
 
