@@ -66,14 +66,6 @@ class Privacy:
         options=ADJACENCIES,
         search=False,
     )
-    records_per_person: int = setting(
-        1,
-        help="records of one person, all of one client, that are hidden together where single "
-        "records are clipped",
-        at_least=1,
-        at_most=1_000_000,
-        search=False,
-    )
     dropouts: int = setting(
         0,
         help="clients of a round that may fail to send, so that their noise is missing",
@@ -92,6 +84,14 @@ class Privacy:
         False,
         help="whether the search itself trains on private data, so that choosing among its trials "
         "costs privacy too",
+        search=False,
+    )
+    records_per_person: int = setting(
+        1,
+        help="records of one person, all of one client, that are hidden together where single "
+        "records are clipped",
+        at_least=1,
+        at_most=1_000_000,
         search=False,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedpareto.contract import Records, Uses
+from fedpareto.contract import Records, Uses, by_chance
 from fedpareto.privacy.accounting import Privacy, Terms
 from fedpareto.privacy.loss import PRECISE
 from fedpareto.privacy.records import pair_of, person_epsilon, worst_uses
@@ -120,7 +120,7 @@ def _priced(
         delta=np.asarray(delta),
         view="release",  # which records are in a step is as secret as who comes there
         pair=pair,
-        replace=pair != "poisson",
+        replace=privacy.adjacency == "replace",
     )
     return priced(given, delta)
 
@@ -128,7 +128,7 @@ def _priced(
 def _counted(size: int, ratio: float, steps: int, batches: str) -> str:
     """Return what a round is, in words."""
     plural = "s" if steps > 1 else ""
-    if batches == "shuffled":
+    if not by_chance(batches):
         passes = f"{steps} pass{'es' if steps > 1 else ''}"
         return f"{passes} of a client over its records, each once in a pass (shuffled batches)"
     every = f"{steps} local step{plural} of a client"
@@ -158,7 +158,7 @@ def _notes(
     epsilon: float,
 ) -> list[str]:
     """Return what must hold for the promise to hold, and what a reader should know about it."""
-    found = [ALONE, KNOWN if batches == "poisson" else KNOWN_SIZE, *comparison]
+    found = [ALONE, KNOWN if by_chance(batches) else KNOWN_SIZE, *comparison]
     if privacy.records_per_person == 1:
         found.append(PERSON)
     if delta * people >= 1:
