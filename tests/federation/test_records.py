@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import importlib.util
 import warnings
+from itertools import pairwise
 
 import dp_sgd_by_hand
 import numpy as np
@@ -71,7 +72,7 @@ class Twice(nn.Module):
 
 def dense(*widths: int) -> nn.Sequential:
     layers: list[nn.Module] = [nn.Flatten()]
-    for before, after in zip(widths, widths[1:], strict=False):
+    for before, after in pairwise(widths):
         layers += [nn.Linear(before, after), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -181,7 +182,14 @@ def test_a_record_without_a_finite_gradient_counts_as_zero(name, bad):
             assert torch.allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
-def federation(local=DpSgd(1.0, 0.5), mechanism=Unprotected(), model=Lr(), privacy=Privacy(unit="record"), data=Data("digits", 4, share=0.3), **training):
+HIDDEN = DpSgd(1.0, 0.5)
+BARE = Unprotected()
+SMALL = Lr()
+FEW = Data("digits", 4, share=0.3)
+RECORD = Privacy(unit="record")
+
+
+def federation(local=HIDDEN, mechanism=BARE, model=SMALL, privacy=RECORD, data=FEW, **training):
     asked = {"rounds": 2, "local_steps": 3, "batch_size": 16, "device": "cpu"} | training
     return Federation(data, model, Training(0.5, **asked), mechanism, (), local=local, privacy=privacy)
 
