@@ -99,14 +99,14 @@ class LocalSteps:
         width is how many images there are in the largest mini-batch; all that fit if left out.
         """
         picks = self.picks.index_select(0, self.now)[0, :width]  # [B,M], −1 where padded
-        there = picks >= 0
-        taken = there.any(0) if self.noise is None else picks[0] != NO_STEP  # [M]
+        present = picks >= 0
+        taken = present.any(0) if self.noise is None else picks[0] != NO_STEP  # [M]
         torch.mul(taken.float()[:, None], self.rate, out=self.step.rate)
         safe = picks.clamp_min(0)
         rows = safe.numel()
         x = self.images.into(self.raw[:rows], self.inputs[:rows], safe)
         y = self.images.y.index_select(0, safe.flatten()).view(safe.shape)
-        batch = MiniBatch(x, y, self._weights(there.float()))
+        batch = MiniBatch(x, y, self._weights(present.float()))
         recipe = self.recipe
         recipe.local.descend(recipe.stack, self.params, batch, recipe.loss, self.step)
         with torch.no_grad():
