@@ -96,7 +96,7 @@ def test_the_documented_faults_are_what_is_printed(fedpareto, tmp_path):
     assert fedpareto("run", study).err == shown.replace("examples/quickstart.toml", str(study))
 
 
-@pytest.mark.parametrize("script", ["quickstart.py", "fedavg_by_hand.py", "own_mechanism.py", "protect_by_hand.py", "encrypt_by_hand.py"])
+@pytest.mark.parametrize("script", ["quickstart.py", "fedavg_by_hand.py", "own_mechanism.py", "protect_by_hand.py", "encrypt_by_hand.py", "dp_sgd_by_hand.py"])
 def test_examples_run(script, tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     done = subprocess.run([sys.executable, f"examples/{script}"], cwd=tmp_path, capture_output=True, text=True, check=False)
