@@ -71,7 +71,8 @@ class Shadow(Observer):
     def records(self, repeat: int, client: int, records: Indices) -> Indices:
         if self.of != "record":
             return records
-        return records[self.member[repeat][records]]
+        mine: Indices = records[self.member[repeat][records]]
+        return mine
 
     @torch.no_grad()
     def uploads(
@@ -93,9 +94,12 @@ class Shadow(Observer):
             ahead = margins(self.block, models[rows] + far[:, None] * sent, mine)
             here = margins(self.block, models[rows], mine)
             along = ((ahead - here) / (far * length)[:, None]).double().cpu().numpy()
-            places = np.ix_(rows.cpu().numpy(), [repeat], self.place[mine])
+            places = np.ix_(rows.cpu().numpy(), np.array([repeat]), self.place[mine])
             self.totals[places] += along[:, None]
             self.times[places] += 1
+
+    def sums(self, round: int, sums: Tensor, cohorts: Sequence[Cohort]) -> None:
+        """Look away: a sum tells of a record what the models tell."""
 
     def models(self, round: int, models: Tensor) -> None:
         self.before = models

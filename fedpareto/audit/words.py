@@ -59,7 +59,8 @@ def _noise(measures: Mapping[str, Any]) -> str:
         return ""
     return (
         f"noise {_number(measures['strength'])} times as strong as stated, least likely of "
-        f"{len(measures['chances'])} checks {measures['least']:.1g} ({measures['numbers']:,} numbers)"
+        f"{len(measures['chances'])} checks {measures['least']:.1g} ({measures['numbers']:,} "
+        "numbers)"
     )
 
 
