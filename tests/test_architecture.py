@@ -24,7 +24,7 @@ LAYERS = [
     {"store"},
     {"study"},
     {"evaluate"},
-    {"keep"},
+    {"baselines", "keep"},
     {"loop", "report", "testing"},
     {"design", "reproduce", "rescue"},
     {"cli"},

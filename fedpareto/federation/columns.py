@@ -9,6 +9,7 @@ import numpy as np
 
 from fedpareto.contract import Round, expected_cohorts
 from fedpareto.federation.data import load
+from fedpareto.federation.facts import Facts
 from fedpareto.federation.sizes import sizes
 from fedpareto.mechanisms import AddsGaussian, adds_noise, hides_updates, noise_comes_last
 from fedpareto.privacy import VIEWS, epsilon
@@ -47,27 +48,31 @@ def columns_of(
     Among them the true ε of these views. What follows may have the name of a setting, such as
     noise_multiplier, and another value: training is given the settings alone, see `given_of`.
     """
+    out = rounds_of(problem, values, n)
+    size, linear = _sizes(problem, values, n)
+    out |= {"parameters": size, "linear_parameters": linear}
+    return out | epsilons(problem, out, views)
+
+
+def rounds_of(problem: Federation, values: Values, n: int) -> dict[str, FloatArray]:
+    """Return what an accountant needs of n points, name → [n]: no model and no data are read."""
     given = given_of(problem, values, n)
     clients = problem.data.clients
     cohorts = expected_cohorts(given["sample_ratio"], clients, problem.training.sampling)
-    size, linear = _sizes(problem, values, n)
     out = given | {
         "clients": np.full(n, float(clients)),
         "delta": np.full(n, problem.privacy.delta(clients)),
         "cohort": cohorts,
-        "parameters": size,
-        "linear_parameters": linear,
     }
-    out |= _noise(problem, given | {"cohort": cohorts})
-    return out | epsilons(problem, out, views)
+    return out | _noise(problem, given | {"cohort": cohorts})
 
 
 def _sizes(problem: Federation, values: Values, n: int) -> tuple[FloatArray, FloatArray]:
     """Return the parameters of n models, all and those of linear layers; nan where none is run."""
     if problem.looked_at:
         return np.full(n, np.nan), np.full(n, np.nan)
-    data = load(problem.data)
-    size, linear = sizes(problem.model, values, n, data.shape, data.classes)
+    facts = problem.kept or Facts.of(load(problem.data))
+    size, linear = sizes(problem.model, values, n, facts.shape, facts.classes)
     return size, linear
 
 

@@ -42,7 +42,7 @@ def known_costs(setup: Setup, columns: Mapping[str, FloatArray]) -> dict[str, Fl
     chance = training.sampling == "poisson" and not everyone
     if chance or not isinstance(mechanism, KnowsCosts):
         return {}
-    work = _work(len(setup.data.y_train), setup.where, training, everyone)
+    work = _work(setup.images, setup.where, training, everyone)
     kinds = work or {(0, 0): setup.clients}
     parameters = torch.tensor(columns["parameters"], dtype=torch.float64)
     came = torch.tensor(columns["cohort"], dtype=torch.float64)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpareto.contract import Seen
-from fedpareto.federation.columns import Columns, columns_of, contract_of, replaced
+from fedpareto.federation.columns import Columns, contract_of, replaced, rounds_of
 from fedpareto.mechanisms import MECHANISMS, links_of
 from fedpareto.privacy import Guarantee, guarantee, random_number_note, selection_guarantee
 from fedpareto.settings import searched
@@ -25,7 +25,7 @@ def promise(
 ) -> Guarantee | None:
     """Return what is promised of one point; None without noise, or where no bound is known."""
     values = {name: [value] for name, value in settings.items()}
-    columns = columns_of(problem, values, 1, views=())
+    columns = rounds_of(problem, values, 1)
     seen = _seen(problem, columns, view or problem.privacy.view)
     if seen is None:
         return None
@@ -102,7 +102,7 @@ def _ends(variable: Variable) -> Sequence[Any]:
 def _terms_of(problem: Federation, points: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """Return what an accountant needs of points; None unless noise hides every one."""
     values = {name: [s[name] for s in points] for name in problem.space.names}
-    columns = columns_of(problem, values, len(points), views=())
+    columns = rounds_of(problem, values, len(points))
     seen = _seen(problem, columns, problem.privacy.view)
     return None if seen is None else seen.terms(columns["rounds"])
 

@@ -15,7 +15,15 @@ from fedpareto.errors import DamagedStore
 from fedpareto.store.schema import MIGRATIONS, TABLES, columns_in, columns_of
 
 STATES = ("pending", "done", "failed", "stopped")  # the last by older versions
-KEYS = {"study": "rowid", "trials": "number", "repeats": "rowid", "sessions": "rowid"}
+KEYS = {
+    "study": "rowid",
+    "trials": "number",
+    "repeats": "rowid",
+    "sessions": "rowid",
+    "data": "rowid",
+    "baselines": "rowid",
+}
+BASELINES = ("trivial", "unprotected")
 Row = Mapping[str, Any]
 
 
@@ -88,6 +96,8 @@ def check_rows(path: Path, db: sqlite3.Connection) -> None:
 def rows_of(db: sqlite3.Connection, table: str, after: int | None = None) -> Iterator[Row]:
     """Yield the rows of a table, all or after a key, by the columns of the present version."""
     here = columns_in(db, table)
+    if not here:  # of an older version, before this table
+        return
     names = ["key", *columns_of_now()[table]]
     columns = [c if c in here else f"NULL AS {c}" for c in names[1:]]
     query = (
@@ -155,6 +165,8 @@ def _misplaced(tables: Mapping[str, Sequence[Row]]) -> Iterator[Damage]:
             what = f"must be {place}, the next in order, found {shown(row['number'])}"
             yield Damage("trials", row["key"], "number", what)
             break
+    if len(tables["data"]) > 1:
+        yield Damage("data", 2, "facts", f"must be one row, found {len(tables['data'])}")
     limit = tables["study"][0]["repeats"] if tables["study"] else 0
     seen = set()
     for row in tables["repeats"]:
@@ -294,5 +306,13 @@ KINDS = {
         "version": TEXT,
         "budget": COUNT,
         "ended": OPEN_TEXT,
+    },
+    "data": {"facts": Kind("a JSON table", _json(_table))},
+    "baselines": {
+        "name": Kind(f"one of {', '.join(BASELINES)}", lambda value: value in BASELINES),
+        "repeat": COUNT,
+        "settings": Kind("a JSON table", _json(_table)),
+        "measures": MEASURES,
+        "error": OPEN_TEXT,
     },
 }

@@ -7,7 +7,16 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fedpareto.trials import Trial, deviation, mean, mean_curves, read_curves
+from fedpareto.trials import (
+    Result,
+    Trial,
+    deviation,
+    mean,
+    mean_curves,
+    printable,
+    read_curves,
+    write_curves,
+)
 
 
 def read_measures(text: str | None) -> dict[str, float]:
@@ -42,6 +51,17 @@ def trial_of(row: tuple[Any, ...], done: Collection[int], repeats: int) -> Trial
         left,
         read_curves(curves),
         len(done),
+    )
+
+
+def row_of(result: Result) -> tuple[Any, ...]:
+    """Return the row of the table that a training's result is kept in, but for its checksum."""
+    return (
+        result.trial,
+        result.repeat,
+        write_measures(result.measures),
+        None if result.error is None else printable(result.error),
+        write_curves(result.curves),
     )
 
 

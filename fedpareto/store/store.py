@@ -26,12 +26,13 @@ from fedpareto.store.access import (
     put,
     take_lock,
 )
+from fedpareto.store.beside import read_baselines, read_facts, write_baselines, write_facts
 from fedpareto.store.checks import check_rows, seal
 from fedpareto.store.identity import check_same, read_identity, seed_in
 from fedpareto.store.making import is_new, new_database
-from fedpareto.store.rows import read_measures, summed, trial_of, write_measures
+from fedpareto.store.rows import read_measures, row_of, summed, trial_of, write_measures
 from fedpareto.store.schema import TABLES, check_ours, columns_in, is_blank, migrate
-from fedpareto.trials import Result, Trial, history_of, printable, read_curves, write_curves
+from fedpareto.trials import Baseline, Result, Trial, history_of, read_curves, write_curves
 
 
 class Store:
@@ -296,6 +297,27 @@ class Store:
         rows = self._rows("SELECT ended FROM sessions ORDER BY rowid DESC LIMIT 1")
         return str(rows[0][0]) if rows and rows[0][0] else None
 
+    @property
+    def facts(self) -> dict[str, Any] | None:
+        """What looking at the study needs of its data; None before the first run."""
+        with explained(self.path):
+            return read_facts(self._db)
+
+    def keep_facts(self, facts: Mapping[str, Any]) -> None:
+        """Write down what looking at the study needs of its data."""
+        with self._transaction():
+            write_facts(self._db, facts)
+
+    def baselines(self, name: str) -> list[Baseline]:
+        """Return each repeat of a baseline, in order; none if it was not measured."""
+        with explained(self.path):
+            return read_baselines(self._db, name)
+
+    def keep_baselines(self, name: str, repeats: Sequence[Baseline]) -> None:
+        """Write down every repeat of a baseline, in place of what was there."""
+        with self._transaction():
+            write_baselines(self._db, name, repeats)
+
     def add(self, batch: int, x: FloatArray, settings: Sequence[Mapping[str, Any]]) -> None:
         """Append points x [n,d] of a batch as pending trials."""
         first = len(self)
@@ -313,16 +335,7 @@ class Store:
 
     def record(self, results: Sequence[Result]) -> None:
         """Append results; a trial whose last repeat is among them is finished."""
-        rows = [
-            (
-                r.trial,
-                r.repeat,
-                write_measures(r.measures),
-                None if r.error is None else printable(r.error),
-                write_curves(r.curves),
-            )
-            for r in results
-        ]
+        rows = [row_of(result) for result in results]
         with self._transaction():
             self._db.executemany("INSERT INTO repeats VALUES (?, ?, ?, ?, ?, NULL)", rows)
             trials = {r.trial for r in results}
@@ -369,5 +382,5 @@ class Store:
         seal(self._db, "trials", "number = ?", trial)
 
     def history(self, measures: Sequence[str]) -> History:
-        """Return what is known: every finished trial, with these measures as objectives."""
+        """Return every finished trial, with these measures as objectives."""
         return history_of([t for t in self.trials() if t.state != "pending"], measures)

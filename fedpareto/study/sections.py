@@ -106,6 +106,7 @@ LATER: tuple[tuple[tuple[str, ...], object], ...] = (
     (("server",), {"name": "average"}),
     (("training", "loss"), "cross_entropy"),
     (("looked_at",), False),
+    (("kept",), None),
     (("mechanism", "leakage_rounds"), 1),
     (("mechanism", "links", "leakage_rounds"), 1),
 )
