@@ -17,6 +17,7 @@ from fedpareto.problem import HasBaselines, Objective, Problem, reference
 from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.trials import Baseline, deviation, mean
+from fedpareto.words import notebook_table, short, visible
 
 if TYPE_CHECKING:
     from fedpareto.report.points import View
@@ -28,7 +29,7 @@ KNEE_IS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Point:
     """A trial that was measured."""
 
@@ -39,6 +40,19 @@ class Point:
     spread: dict[str, float]
     feasible: bool
     runs: int = 1  # trainings that it is the mean of
+
+    def __repr__(self) -> str:
+        parts = (
+            ", ".join(f"{visible(k)} {short(v)}" for k, v in of.items())
+            for of in (self.objectives, self.settings)
+        )
+        return f"Point(trial {self.trial}: {' at '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        """Return objectives, settings and measures, as a notebook shows them."""
+        tables = (self.objectives, self.settings, self.measures)
+        rows = [(k, short(v)) for of in tables for k, v in of.items()]
+        return notebook_table(f"trial {self.trial}", rows)
 
 
 @dataclass(frozen=True)

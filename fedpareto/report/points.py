@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,11 @@ from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.study import Study
 from fedpareto.trials import Trial, known_of
+from fedpareto.words import visible
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 MOST_VOLUMES = 2000  # hypervolumes that are computed for a curve
 
@@ -44,7 +49,7 @@ class Deals(Protocol):
         """Return how many training examples of each class each client holds in a repeat, [K,C]."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class View:
     """What a study shows."""
 
@@ -58,6 +63,31 @@ class View:
     trainings: int = 0  # of all finished trials together
     knee: Point | None = None  # beside the recommended point
     baselines: Baselines = Baselines()
+
+    def __repr__(self) -> str:
+        star = "none" if self.recommended is None else f"trial {self.recommended.trial}"
+        return (
+            f"View({visible(self.study.name)}: {self.evaluations} trials, {len(self.front)} on the "
+            f"front, hypervolume {self.hypervolume:.4g}, recommended {star})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the front as a picture and a table, as a notebook shows it."""
+        from fedpareto.report.notebook import html_of
+
+        return html_of(self)
+
+    def to_pandas(self) -> DataFrame:
+        """Return every point as a row: objectives, settings, measures, and whether on the front."""
+        from fedpareto.report.notebook import frame_of
+
+        return frame_of(self)
+
+    def plot(self, plot: str = "front", axes: Axes | None = None) -> Axes:
+        """Draw the front, hypervolume, split, settings or clients with matplotlib."""
+        from fedpareto.report.notebook import drawn
+
+        return drawn(self, plot, axes)
 
     @property
     def evaluations(self) -> int:
