@@ -54,7 +54,7 @@ def trial_of(row: tuple[Any, ...], done: Collection[int], repeats: int) -> Trial
     )
 
 
-def row_of(result: Result) -> tuple[Any, ...]:
+def result_row(result: Result) -> tuple[Any, ...]:
     """Return the row of the table that a training's result is kept in, but for its checksum."""
     return (
         result.trial,
@@ -82,6 +82,15 @@ def summed(trainings: Sequence[tuple[str, str | None, str | None]]) -> dict[str,
         "error": error,
         "curves": mean_curves([read_curves(text) for _, _, text in trainings]),
     }
+
+
+def finished_row(
+    trainings: Sequence[tuple[str, str | None, str | None]],
+) -> tuple[str, str, str, str | None, str | None]:
+    """Return what a finished trial's row holds of its trainings: state, means, spreads, …"""
+    found = summed(trainings)
+    means, spreads = write_measures(found["measures"]), write_measures(found["spread"])
+    return found["state"], means, spreads, found["error"], write_curves(found["curves"])
 
 
 def _first_error(errors: Sequence[str | None]) -> str | None:

@@ -26,13 +26,14 @@ from fedpareto.store.access import (
     put,
     take_lock,
 )
+from fedpareto.store.audits import ADD, ALL, Audit, audit_of, row_of
 from fedpareto.store.beside import read_baselines, read_facts, write_baselines, write_facts
 from fedpareto.store.checks import check_rows, seal
 from fedpareto.store.identity import check_same, read_identity, seed_in
 from fedpareto.store.making import is_new, new_database
-from fedpareto.store.rows import read_measures, row_of, summed, trial_of, write_measures
+from fedpareto.store.rows import finished_row, read_measures, result_row, summed, trial_of
 from fedpareto.store.schema import TABLES, check_ours, columns_in, is_blank, migrate
-from fedpareto.trials import Baseline, Result, Trial, history_of, read_curves, write_curves
+from fedpareto.trials import Baseline, Result, Trial, history_of, read_curves
 from fedpareto.words import notebook_table, visible
 
 
@@ -349,7 +350,7 @@ class Store:
 
     def record(self, results: Sequence[Result]) -> None:
         """Append results; a trial whose last repeat is among them is finished."""
-        rows = [row_of(result) for result in results]
+        rows = [result_row(result) for result in results]
         with self._transaction():
             self._db.executemany("INSERT INTO repeats VALUES (?, ?, ?, ?, ?, NULL)", rows)
             trials = {r.trial for r in results}
@@ -366,9 +367,7 @@ class Store:
         rows = self._rows(
             "SELECT trial FROM repeats WHERE trial BETWEEN ? AND ? "
             "GROUP BY trial HAVING count(*) >= ?",
-            min(trials),
-            max(trials),
-            self.repeats,
+            *(min(trials), max(trials), self.repeats),
         )
         return [trial for (trial,) in rows if trial in trials]
 
@@ -380,20 +379,22 @@ class Store:
 
     def _finish(self, trial: int) -> None:
         """Write down the mean and spread of a trial whose repeats are all in, or why it failed."""
-        summary = summed(self._trainings(trial))
         self._db.execute(
             "UPDATE trials SET state = ?, measures = ?, spread = ?, error = ?, curves = ?, "
             "checksum = NULL WHERE number = ?",
-            (
-                summary["state"],
-                write_measures(summary["measures"]),
-                write_measures(summary["spread"]),
-                summary["error"],
-                write_curves(summary["curves"]),
-                trial,
-            ),
+            (*finished_row(self._trainings(trial)), trial),
         )
         seal(self._db, "trials", "number = ?", trial)
+
+    def audits(self) -> list[Audit]:
+        """Return what attacks on points found, in the order in which they were made."""
+        return list(map(audit_of, self._rows(ALL))) if self._has("audits", "trial") else []
+
+    def add_audits(self, audits: Sequence[Audit]) -> None:
+        """Append what attacks on points found."""
+        with self._transaction():
+            self._db.executemany(ADD, map(row_of, audits))
+            seal(self._db, "audits")
 
     def history(self, measures: Sequence[str]) -> History:
         """Return every finished trial, with these measures as objectives."""
