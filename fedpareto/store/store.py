@@ -213,8 +213,7 @@ class Store:
     def _repeats_done(self, first: int) -> dict[int, set[int]]:
         """Return which repeats are done, trial → repeats, of the trials from this number on."""
         done: dict[int, set[int]] = {}
-        query = "SELECT trial, repeat FROM repeats WHERE trial >= ?"
-        for trial, repeat in self._rows(query, first):
+        for trial, repeat in self._rows("SELECT trial, repeat FROM repeats WHERE trial >= ?", first):
             done.setdefault(trial, set()).add(repeat)
         return done
 
