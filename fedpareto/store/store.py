@@ -36,6 +36,8 @@ from fedpareto.store.schema import TABLES, check_ours, columns_in, is_blank, mig
 from fedpareto.trials import Baseline, Result, Trial, history_of, read_curves
 from fedpareto.words import notebook_table, visible
 
+REPEATS = "SELECT trial, repeat FROM repeats WHERE trial >= ?"
+
 
 class Store:
     """A study's database, open for many to read (Store.read) or for one to write (Store.write)."""
@@ -213,7 +215,7 @@ class Store:
     def _repeats_done(self, first: int) -> dict[int, set[int]]:
         """Return which repeats are done, trial → repeats, of the trials from this number on."""
         done: dict[int, set[int]] = {}
-        for trial, repeat in self._rows("SELECT trial, repeat FROM repeats WHERE trial >= ?", first):
+        for trial, repeat in self._rows(REPEATS, first):
             done.setdefault(trial, set()).add(repeat)
         return done
 
@@ -336,8 +338,8 @@ class Store:
         """Append points x [n,d] of a batch as pending trials."""
         first = len(self)
         rows = [
-            (first + i, batch, json.dumps(point.tolist()), json.dumps(dict(values)))
-            for i, (point, values) in enumerate(zip(x, settings, strict=True))
+            (i, batch, json.dumps(point.tolist()), json.dumps(dict(values)))
+            for i, (point, values) in enumerate(zip(x, settings, strict=True), first)
         ]
         with self._transaction():
             self._db.executemany(
@@ -363,11 +365,9 @@ class Store:
         """Return those of these trials that have all their repeats."""
         if not trials:
             return []
-        rows = self._rows(
-            "SELECT trial FROM repeats WHERE trial BETWEEN ? AND ? "
-            "GROUP BY trial HAVING count(*) >= ?",
-            *(min(trials), max(trials), self.repeats),
-        )
+        query = "SELECT trial FROM repeats WHERE trial BETWEEN ? AND ? "
+        query += "GROUP BY trial HAVING count(*) >= ?"
+        rows = self._rows(query, min(trials), max(trials), self.repeats)
         return [trial for (trial,) in rows if trial in trials]
 
     def settle(self, trials: Sequence[int]) -> None:
