@@ -211,3 +211,22 @@ def test_the_page_recommends_what_python_does(study, tmp_path):
     assert data["baselines"]["trivial"]["value"] == 0.85
     assert data["against"] == ["Always giving the same answer has test_error 0.85."]
     assert json.dumps(data["baselines"])
+
+
+RECORDS = ('[local]\nname = "dp_sgd"\nrecord_noise_multiplier = 2.0\nrecord_clipping_norm = 1.0\n\n'
+           '[privacy]\nunit = "record"\n\n[mechanism]\nname = "none"\n')
+
+
+def test_where_local_steps_hide_records_the_unprotected_baseline_has_plain_steps_and_reading_needs_no_data(
+        tiny_study, study_text, fedpareto, request):
+    head, _, rest = study_text.partition("[mechanism]")
+    text = head + RECORDS + "\n[objectives" + rest.partition("[objectives")[2]
+    tiny_study.write_text(text.replace('measure = "kang23_eq13"\nlimit = 0.8', 'measure = "epsilon"\nreference = 1000.0'))
+    study = load_study(tiny_study)
+    assert type(study.problem.unprotected().local).__name__ == "Sgd"
+    with run(study) as store:
+        assert sum(store.facts["sizes"]) == store.facts["images"]
+    before = fedpareto("front", tiny_study)
+    request.getfixturevalue("no_data")
+    assert fedpareto("front", tiny_study) == before
+    assert (before.status, "record level" in before.out) == (0, True)

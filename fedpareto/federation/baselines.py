@@ -10,9 +10,11 @@ import numpy as np
 
 from fedpareto.federation import blocks
 from fedpareto.federation.data import Dataset, load
+from fedpareto.federation.local import ClipsRecords, Sgd
 from fedpareto.federation.models import Lr
 from fedpareto.federation.setup import Setup
 from fedpareto.mechanisms import Unprotected
+from fedpareto.privacy import Privacy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,12 +30,20 @@ def unprotected(problem: Federation) -> Federation | None:
     None where nothing protects it, or where data are private: a training without noise would show
     what the study is to hide.
     """
-    if problem.private or isinstance(problem.mechanism, Unprotected):
+    clips = isinstance(problem.local, ClipsRecords)
+    if problem.private or (isinstance(problem.mechanism, Unprotected) and not clips):
         return None
     known = problem.measures
     judging = [o for o in problem.objectives if known[o.measure].source == "models"]
     goals = tuple(dataclasses.replace(o, limit=None) for o in judging)
-    return dataclasses.replace(problem, mechanism=Unprotected(), objectives=goals, block=1)
+    return dataclasses.replace(
+        problem,
+        mechanism=Unprotected(),
+        local=Sgd() if clips else problem.local,
+        privacy=Privacy(),
+        objectives=goals,
+        block=1,
+    )
 
 
 def trivial(problem: Federation, seeds: Sequence[int]) -> list[dict[str, float]]:

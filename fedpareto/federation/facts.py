@@ -20,6 +20,7 @@ class Facts:
     images: int  # for training
     # how many of each class each of the first clients holds in the first repeat; none if private
     split: tuple[tuple[int, ...], ...] = ()
+    sizes: tuple[int, ...] = ()  # how many records each client holds, where ε depends on it
 
     @classmethod
     def of(cls, data: Dataset) -> Facts:
@@ -30,4 +31,5 @@ class Facts:
     def read(cls, kept: Mapping[str, Any]) -> Facts:
         """Return the facts that a database keeps."""
         split = tuple(tuple(row) for row in kept["split"])
-        return cls(tuple(kept["shape"]), kept["classes"], kept["images"], split)
+        sizes = tuple(kept["sizes"])
+        return cls(tuple(kept["shape"]), kept["classes"], kept["images"], split, sizes)

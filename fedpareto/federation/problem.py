@@ -14,11 +14,12 @@ from fedpareto.federation import baselines, blocks, columns, measuring, promises
 from fedpareto.federation.cost import Cost
 from fedpareto.federation.data import Data, load
 from fedpareto.federation.facts import MOST_CLIENTS, Facts
-from fedpareto.federation.local import LocalStep, Sgd
+from fedpareto.federation.local import ClipsRecords, LocalStep, Sgd
 from fedpareto.federation.looked import is_unseen, known_unrun
 from fedpareto.federation.measures import Measure, measures_of
 from fedpareto.federation.models import Model
 from fedpareto.federation.servers import Average, ServerStep
+from fedpareto.federation.split import fixed_sizes
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Mechanism
 from fedpareto.privacy import VIEWS, Guarantee, Privacy
@@ -108,7 +109,8 @@ class Federation:
     def facts(self, seed: int) -> dict[str, Any]:
         """Return what looking at rows needs of the data; seed is that of the first repeat."""
         split = [] if self.private else self.split_table(seed)[:MOST_CLIENTS].tolist()
-        return {**asdict(Facts.of(load(self.data))), "split": split}
+        sizes = fixed_sizes(self.data) if isinstance(self.local, ClipsRecords) else ()
+        return {**asdict(Facts.of(load(self.data))), "split": split, "sizes": sizes}
 
     def recalling(self, facts: Mapping[str, Any]) -> Federation:
         """Return the federation to look at by what was kept of its data."""
