@@ -46,6 +46,11 @@ class Measure:
     # why it must not be shown where data are private and it does not follow from the settings
     reason: str = "it depends on what clients hold or send, which no noise hides"
 
+    @property
+    def judges(self) -> bool:
+        """Say whether it tells how good models are, rather than what they leak or cost."""
+        return self.source == "models" or "unprotected_error" in self.needs
+
     def of_worst(self, name: str) -> str | None:
         """Return the measure, called so, of the worst client; None where there is none."""
         if self.of_each or self.source == "settings":  # settings are the same for every client
@@ -246,6 +251,19 @@ MEASURES: dict[str, Measure] = {
         "true ε if only models are seen and participation is secret",
         _column("epsilon_release"),
         needs=("epsilon_release",),
+        source="settings",
+    ),
+    "epsilon_record": Measure(
+        "true ε of a record, or of records_per_person of them, by the noise of local steps",
+        _column("epsilon_record"),
+        needs=("epsilon_record",),
+        source="settings",
+    ),
+    "epsilon_client": Measure(
+        "true ε of a client by the noise on its updates, for the view of [privacy], where the "
+        "unit is a record that local steps hide",
+        _column("epsilon_client"),
+        needs=("epsilon_client",),
         source="settings",
     ),
     "upload_bytes": Measure(

@@ -17,10 +17,12 @@ import socketserver
 import sys
 import threading
 import time
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+from fedpareto.baselines import remembering
 from fedpareto.errors import FedparetoError, SettingError
 from fedpareto.problem import is_private
 from fedpareto.report.page import as_json, page, page_data
@@ -82,7 +84,7 @@ class Live:
         store.check(study.identity)
         if is_private(study.problem):
             store.check_noise()
-        return view_of(study, store)
+        return view_of(replace(study, problem=remembering(study, store)), store)
 
     def _show(self, seen: View | None, waiting: str) -> None:
         self._seen = seen

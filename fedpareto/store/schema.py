@@ -56,8 +56,37 @@ MIGRATIONS = [
     ALTER TABLE repeats ADD COLUMN checksum TEXT;
     ALTER TABLE sessions ADD COLUMN checksum TEXT;
     """,
+    """
+    CREATE TABLE audits (           -- one row per attack on a point, only ever added to
+        trial INTEGER NOT NULL REFERENCES trials (number),
+        settings TEXT NOT NULL,     -- JSON: of the point, or of one on the way of its run
+        attack TEXT NOT NULL,       -- its name
+        view TEXT NOT NULL,         -- who looks on: server, secagg or release
+        seed INTEGER NOT NULL,      -- of the audit, not of the study
+        options TEXT NOT NULL,      -- JSON: the settings of the attack
+        measures TEXT NOT NULL,     -- JSON: name → what was found
+        picture BLOB,               -- PNG: originals above, what was made of uploads below
+        version TEXT NOT NULL,      -- of fedpareto
+        checksum TEXT
+    );
+    """,
+    """
+    CREATE TABLE data (             -- one row: what looking at a study needs of its data
+        facts TEXT NOT NULL,        -- JSON: shape of an input, classes, examples, who holds what
+        checksum TEXT
+    );
+    CREATE TABLE baselines (        -- one row per repeat of what trials are held against
+        name TEXT NOT NULL,         -- trivial (always the same answer) or unprotected
+        repeat INTEGER NOT NULL,    -- from 0
+        settings TEXT NOT NULL,     -- JSON: name → value, what it was trained with
+        measures TEXT NOT NULL,     -- JSON: name → value
+        error TEXT,                 -- why it failed
+        checksum TEXT,
+        PRIMARY KEY (name, repeat)
+    );
+    """,
 ]
-TABLES = ("study", "trials", "repeats", "sessions")
+TABLES = ("study", "trials", "repeats", "sessions", "audits", "data", "baselines")
 
 
 @functools.cache
