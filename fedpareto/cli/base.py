@@ -79,7 +79,7 @@ def inputs_of(study: Study, database: Path) -> dict[str, Path]:
     if study.path is not None:
         found["the study file"] = study.path
     for name in _named(study.description):
-        if name.endswith(".npz"):
+        if name.endswith((".npz", ".csv", ".parquet")):
             found[f"the study's data {name}"] = Path(name)
         module = sys.modules.get(name.partition(":")[0])
         if ":" in name and getattr(module, "__file__", None):

@@ -16,7 +16,7 @@ from fedpareto.federation.sizes import sizes
 from fedpareto.federation.split import fixed_sizes
 from fedpareto.mechanisms import AddsGaussian, adds_noise, hides_updates, noise_comes_last
 from fedpareto.privacy import VIEWS, Privacy, epsilon, record_epsilon
-from fedpareto.settings import is_own, named
+from fedpareto.settings import named
 from fedpareto.space import Choice, FloatArray, Values, Variable
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _records(problem: Federation, columns: Columns) -> Records | None:
 
 def knows_sizes(problem: Federation) -> bool:
     """Say whether it can be known how many records clients hold: not where data are not run."""
-    return problem.kept is not None or not (problem.looked_at and is_own(problem.data.name))
+    return problem.kept is not None or not (problem.looked_at and problem.data.own)
 
 
 def sizes_of_clients(problem: Federation) -> tuple[int, ...]:

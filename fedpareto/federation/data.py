@@ -11,7 +11,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.errors import DataError, SettingError, did_you_mean
-from fedpareto.federation.download import Remote, download, verify
+from fedpareto.federation.catalog import FILES
+from fedpareto.federation.download import download, verify
 from fedpareto.federation.formats import (
     Arrays,
     call_function,
+    checked,
     read,
-    read_cifar_archive,
-    read_idx,
-    read_jpegs,
     read_npz,
 )
-from fedpareto.settings import setting
+from fedpareto.federation.tables import is_table, read_table, standardised
+from fedpareto.settings import is_own, setting
+
+OWN = (".npz", ".csv", ".parquet")  # how names of files of the user's own end
+WAYS = ("iid", "dirichlet", "shards", "unequal", "site")  # in which data are dealt
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """What a split needs of training or test records."""
+
+    labels: NDArray[Any]  # [N]
+    sites: NDArray[Any] | None = None  # [N] from 0, where told
+
+    def __len__(self) -> int:
+        return len(self.labels)
 
 
 @dataclass(frozen=True)
@@ -43,12 +57,25 @@ class Dataset:
     y_test: NDArray[Any]
     scale: float
     shift: float = 0.0
+    sites_train: NDArray[Any] | None = None  # [N] the site of each record, from 0, where told
+    sites_test: NDArray[Any] | None = None
+
+    @property
+    def train(self) -> Labelled:
+        """What a split needs of the training records."""
+        return Labelled(self.y_train, self.sites_train)
+
+    @property
+    def test(self) -> Labelled:
+        """What a split needs of the test records."""
+        return Labelled(self.y_test, self.sites_test)
 
     @functools.cached_property
     def fingerprint(self) -> str:
         """What tells these training data from any other; found once."""
         digest = hashlib.blake2b(digest_size=16)
-        for array in (self.x_train, self.y_train):
+        sites = [] if self.sites_train is None else [self.sites_train]
+        for array in (self.x_train, self.y_train, *sites):
             digest.update(f"{array.dtype} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
@@ -79,7 +106,8 @@ class Data:
         "digits",
         help=(
             "digits, mnist, fashion-mnist, cifar10, the path of an .npz file with x_train, "
-            "y_train, x_test, y_test, or your own function as package.module:function"
+            "y_train, x_test, y_test, of a .csv or .parquet table, or your own function as "
+            "package.module:function"
         ),
         search=False,
     )
@@ -89,9 +117,9 @@ class Data:
         help=(
             "how the images are dealt to the clients: iid, at random in equal shares; dirichlet, "
             "each class in shares drawn from Dirichlet(alpha); shards, sorted by class and cut; "
-            "unequal, at random in shares drawn from Dirichlet(alpha)"
+            "unequal, at random in shares drawn from Dirichlet(alpha); site, as the data say: each "
+            "site is a client; or your own function as package.module:function"
         ),
-        options=("iid", "dirichlet", "shards", "unequal"),
         search=False,
     )
     alpha: float = setting(
@@ -111,6 +139,26 @@ class Data:
         at_most=1,
         search=False,
     )
+    label: str = setting("", help="the column of a table that is to be predicted", search=False)
+    site: str = setting(
+        "", help="the column of a table that names the site of each record", search=False
+    )
+    test_share: float = setting(
+        0.2,
+        help="share of a table's records that is for testing, of each site where sites are named",
+        above=0,
+        at_most=0.9,
+        search=False,
+    )
+    standardise: str = setting(
+        "",
+        help=(
+            "bring every input to mean 0 and spread 1: site, by the training records of each "
+            "record's site, which no ε of records counts; or the path of a .csv file of public "
+            "statistics with the columns column, mean, spread; as they are if left out"
+        ),
+        search=False,
+    )
     directory: str = setting(
         "",
         help="where data files are; FEDPARETO_DATA or the user's cache if left out",
@@ -118,80 +166,46 @@ class Data:
     )
 
     def __post_init__(self) -> None:
-        if self.name not in SETS and not self.name.endswith(".npz") and ":" not in self.name:
+        if self.name not in SETS and not self.name.endswith(OWN) and ":" not in self.name:
             raise SettingError(
                 f"name: there is no data set {self.name!r}. {did_you_mean(self.name, SETS)} Your "
-                "own data: the path of an .npz file, or a function as package.module:function."
+                "own data: the path of an .npz, .csv or .parquet file, or a function as "
+                "package.module:function."
+            )
+        if self.split not in WAYS and ":" not in self.split:
+            raise SettingError(
+                f"split: there is no split {self.split!r}. {did_you_mean(self.split, WAYS)} Your "
+                "own: a function as package.module:function."
+            )
+        self._check_table()
+
+    def _check_table(self) -> None:
+        """Refuse a table without a column of labels, and columns of what is no table."""
+        if is_table(self.name):
+            if not self.label:
+                raise SettingError(
+                    f"label: must name the column of {self.name} that is to be predicted, found "
+                    "none."
+                )
+            if self.label == self.site:
+                raise SettingError(f"site: must be another column than label, found {self.site!r}.")
+        elif self.label or self.site:
+            raise SettingError(
+                f"label and site: must go with a .csv or .parquet table, found {self.name!r}. An "
+                ".npz file names sites by the arrays site_train and site_test."
+            )
+        if self.standardise not in ("", "site") and not self.standardise.endswith(".csv"):
+            raise SettingError(
+                "standardise: must be site or the path of a .csv file of public statistics, found "
+                f"{self.standardise!r}."
             )
 
-
-@dataclass(frozen=True)
-class Files:
-    """The files in which a data set may be stored, how to read them, and where to download them."""
-
-    # (file names, reader of their paths)
-    ways: tuple[tuple[tuple[str, ...], Callable[..., Arrays]], ...]
-    remotes: tuple[Remote, ...]
+    @property
+    def own(self) -> bool:
+        """Whether code of the user's own loads or deals the data."""
+        return is_own(self.name) or is_own(self.split)
 
 
-def _mnist_like(npz: str, folder: str, base: str, sums: tuple[str, str, str, str]) -> Files:
-    """Return the files of a data set that has the idx files of MNIST: zipped, unzipped or .npz."""
-    names = (
-        "train-images-idx3-ubyte.gz",
-        "train-labels-idx1-ubyte.gz",
-        "t10k-images-idx3-ubyte.gz",
-        "t10k-labels-idx1-ubyte.gz",
-    )
-    zipped = tuple(f"{folder}/{name}" for name in names)
-    plain = tuple(name.removesuffix(".gz") for name in zipped)
-    remotes = tuple(
-        Remote(f"{base}/{name}", f"{folder}/{name}", md5)
-        for name, md5 in zip(names, sums, strict=True)
-    )
-    ways: list[tuple[tuple[str, ...], Callable[..., Arrays]]] = [((npz,), read_npz)]
-    for files in (zipped, plain):
-        ways.append((files, lambda *paths: read_idx(paths[0].parent)))
-    return Files(tuple(ways), remotes)
-
-
-FILES: dict[str, Files] = {
-    "mnist": _mnist_like(
-        "mnist.npz",
-        "mnist",
-        "https://ossci-datasets.s3.amazonaws.com/mnist",
-        (
-            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            "d53e105ee54ea40749a09fcbcd1e9432",
-            "9fb629c4189551a2d022fa330f9573f3",
-            "ec29112dd5afa0611ce80d1b7f02629c",
-        ),
-    ),
-    "fashion-mnist": _mnist_like(
-        "fashion_mnist.npz",
-        "fashion-mnist",
-        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
-        (
-            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            "25c81989df183df01b3e8a0aad5dffbe",
-            "bef4ecab320f06d8554ea6380940ec79",
-            "bb300cfdad3c16e7a12a480ee83cd310",
-        ),
-    ),
-    "cifar10": Files(
-        (
-            (("cifar10.npz",), read_npz),
-            (("cifar10-train-jpeg.npz", "cifar10-test-jpeg.npz"), read_jpegs),
-            (("cifar-10-python.tar.gz",), read_cifar_archive),
-        ),
-        (
-            Remote(
-                "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-                "cifar-10-python.tar.gz",
-                "c58f30108f718f92721af3b95e74349a",
-            ),
-        ),
-    ),
-}
 SETS = ("digits", *FILES)
 
 
@@ -246,7 +260,10 @@ def _arrays(data: Data) -> Arrays:
     if data.name not in FILES:
         if ":" in data.name:
             return call_function(data.name)
-        return read(read_npz, _own_file(data.name, folder))
+        path = own_file(data.name, folder)
+        if is_table(data.name):
+            return checked(read_table(path, data.label, data.site, data.test_share), str(path))
+        return read(read_npz, path)
     paths, reader = present(data.name, folder) or _fetched(data.name, folder)
     for remote in FILES[data.name].remotes:
         if folder / remote.path in paths:
@@ -254,13 +271,13 @@ def _arrays(data: Data) -> Arrays:
     return read(reader, *paths)
 
 
-def _own_file(name: str, folder: Path) -> Path:
+def own_file(name: str, folder: Path) -> Path:
     """Return the path of the user's .npz file, which may lie in the data directory."""
     for path in (Path(name).expanduser(), folder / name):
         if path.is_file():
             return path
     raise DataError(
-        f"data.name: {name} must be an .npz file, found none beside the study file, in the working "
+        f"data: {name} must be a file, found none beside the study file, in the working "
         f"folder or in {folder}."
     )
 
@@ -284,7 +301,8 @@ def _fetched(name: str, folder: Path) -> tuple[tuple[Path, ...], Callable[..., A
 
 def load(data: Data) -> Dataset:
     """Return the data set, which is read once per process."""
-    dataset = _loaded(data.name, str(directory(data.directory)), data.share)
+    folder = str(directory(data.directory))
+    dataset = _loaded(replace(data, clients=1, split="iid", alpha=0.5, shards=2, directory=folder))
     if data.clients > len(dataset.y_train):
         raise DataError(
             f"data.clients: every client needs an image, so at most {len(dataset.y_train):,} "
@@ -294,19 +312,24 @@ def load(data: Data) -> Dataset:
 
 
 @functools.lru_cache(maxsize=4)
-def _loaded(name: str, folder: str, share: float) -> Dataset:
-    arrays = _arrays(Data(name, directory=folder))
+def _loaded(data: Data) -> Dataset:
+    share, arrays = data.share, _arrays(data)
+    if data.standardise:
+        arrays = standardised(arrays, data.standardise, directory(data.directory))
     x_train = _inputs(arrays["x_train"])
     x_test = _inputs(arrays["x_test"])
     kind = np.float32 if arrays["y_train"].dtype.kind == "f" else np.int64
     y_train = arrays["y_train"].astype(kind)
     y_test = arrays["y_test"].astype(kind)
+    sites_train, sites_test = arrays.get("site_train"), arrays.get("site_test")
     if share < 1:
         count = max(1, round(share * len(y_train)))
         keep = np.random.default_rng(0).permutation(len(y_train))[:count]
         x_train = x_train[keep]
         y_train = y_train[keep]
-    return Dataset(x_train, y_train, x_test, y_test, _scale(name, x_train))
+        sites_train = None if sites_train is None else sites_train[keep]
+    scale = _scale(data.name, x_train)
+    return Dataset(x_train, y_train, x_test, y_test, scale, 0.0, sites_train, sites_test)
 
 
 def _scale(name: str, x: NDArray[Any]) -> float:

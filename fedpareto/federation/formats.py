@@ -29,6 +29,8 @@ from fedpareto.settings import function_of
 
 Arrays = dict[str, NDArray[Any]]
 NAMES = ("x_train", "y_train", "x_test", "y_test")
+SITES = ("site_train", "site_test")  # the site of each record, from 0, where data name sites
+NAMES_OF_INPUTS = "names"  # of the columns of a table
 MOST_CLASSES = 100_000
 
 
@@ -67,7 +69,26 @@ def checked(found: Any, where: str) -> Arrays:
             f"{where}: x_train and x_test must have inputs of one shape, found "
             f"{arrays['x_train'].shape[1:]} and {arrays['x_test'].shape[1:]}."
         )
+    if set(SITES) <= set(arrays):
+        _check_sites(arrays, where)
     return arrays
+
+
+def _check_sites(arrays: Arrays, where: str) -> None:
+    """Refuse sites that are not counted from 0, or that have no training record."""
+    for name, labels in zip(SITES, ("y_train", "y_test"), strict=True):
+        sites = arrays[name] = arrays[name].reshape(-1)
+        if sites.dtype.kind not in "iu" or len(sites) != len(arrays[labels]) or sites.min() < 0:
+            raise DataError(
+                f"{where}: {name} must hold the site of each of {len(arrays[labels]):,} records, "
+                f"whole numbers from 0, found {sites.dtype} of shape {sites.shape}."
+            )
+    trained = np.unique(arrays["site_train"])
+    if len(trained) != trained[-1] + 1 or arrays["site_test"].max() > trained[-1]:
+        raise DataError(
+            f"{where}: every site must have training records, found sites up to "
+            f"{max(int(arrays[name].max()) for name in SITES)} and {len(trained)} that have some."
+        )
 
 
 def _named(found: Any, where: str) -> Arrays:
@@ -77,7 +98,11 @@ def _named(found: Any, where: str) -> Arrays:
     names: Any = type(found).__name__
     if isinstance(found, Mapping):
         if set(NAMES) <= set(found):
-            return {name: np.asarray(found[name]) for name in NAMES}
+            wanted = [*NAMES, *(SITES if set(SITES) <= set(found) else ())]
+            held = {name: np.asarray(found[name]) for name in wanted}
+            if NAMES_OF_INPUTS in found:
+                held[NAMES_OF_INPUTS] = np.asarray(found[NAMES_OF_INPUTS])
+            return held
         names = sorted(found)
     raise DataError(f"{where}: must hold the arrays {', '.join(NAMES)}, found {names}.")
 
@@ -121,7 +146,7 @@ def _moderate(x: NDArray[Any]) -> bool:
 
 def read_npz(path: Path) -> Arrays:
     """Read the arrays x_train, y_train, x_test, y_test of an .npz file."""
-    return checked(read_arrays(path, NAMES), str(path))
+    return checked(read_arrays(path, NAMES, SITES), str(path))
 
 
 def read_idx(folder: Path) -> Arrays:

@@ -38,8 +38,13 @@ class _Pieces(io.FileIO):
         return super().read(size)
 
 
-def read_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return the named arrays of an .npz file; what else it holds is not read."""
+def read_arrays(
+    path: Path, names: Sequence[str], also: Sequence[str] = ()
+) -> dict[str, NDArray[Any]]:
+    """Return the named arrays of an .npz file, and others if all of them are there.
+
+    What else it holds is not read.
+    """
     with _Pieces(str(path)) as raw, zipfile.ZipFile(raw) as file:
         members = {info.filename.removesuffix(".npy"): info for info in file.infolist()}
         if not set(names) <= set(members):
@@ -48,6 +53,7 @@ def read_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
             raise DataError(
                 f"{path}: must hold the arrays {', '.join(names)}, found {found[:10]}{more}."
             )
+        names = [*names, *(also if set(also) <= set(members) else ())]
         check_room(path, sum(members[name].file_size for name in names))
         return {name: _array(file, members[name], f"{path}: {name}") for name in names}
 

@@ -24,7 +24,7 @@ from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Mechanism
 from fedpareto.privacy import VIEWS, Guarantee, Privacy
 from fedpareto.problem import Objective
-from fedpareto.settings import fixed, is_own, largest, searched
+from fedpareto.settings import fixed, largest, searched
 from fedpareto.space import FloatArray, Integer, Space, Values
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Federation:
         """
         if self.kept is not None:
             return np.array(self.kept.split, dtype=np.int64)
-        if self.looked_at and is_own(self.data.name):
+        if self.looked_at and self.data.own:
             raise DataError(f"{self.data.name}: must be run to say who holds what, found unrun.")
         data = load(self.data)
         split = blocks.setup_of(self, seed).train_split()

@@ -151,7 +151,7 @@ def _check_parts(problem: Federation) -> None:
         )
     _check_labels(problem, data.numbers)
     _check_costs(problem)
-    deal(data.y_train, problem.data, 0)
+    deal(data.train, problem.data, 0)
     if isinstance(problem.local, ClipsRecords):
         check_silos(problem)
     module = seeded(lambda: problem.widest.build(data.shape, data.classes), 0)

@@ -16,7 +16,7 @@ from fedpareto.federation.data import Data, Dataset, load
 from fedpareto.federation.facts import Facts
 from fedpareto.federation.local import ClipsRecords, LocalStep, Sgd
 from fedpareto.federation.servers import Average, ServerStep
-from fedpareto.federation.split import FIXED_SPLIT, SPLITS, Indices, Split, deal
+from fedpareto.federation.split import FIXED_SPLIT, Indices, Split, deal, dealt
 from fedpareto.mechanisms import Mechanism
 from fedpareto.noise import derive
 
@@ -67,12 +67,12 @@ class Setup:
 
     def train_split(self) -> Split:
         """Deal the training images to the clients."""
-        return deal(self.data.y_train, self.where, self.split_seed)[0]
+        return deal(self.data.train, self.where, self.split_seed)[0]
 
     def test_split(self) -> Split:
         """Deal the test images to the clients, in the proportions of their training images."""
-        _, drawn = deal(self.data.y_train, self.where, self.split_seed)
-        return SPLITS[self.where.split](self.data.y_test, self.where, drawn)
+        _, drawn = deal(self.data.train, self.where, self.split_seed)
+        return dealt(self.data.test, self.where, drawn)
 
     def module(self, model: Model) -> nn.Module:
         """Return a model as it starts in this repeat."""

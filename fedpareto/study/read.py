@@ -10,6 +10,7 @@ from typing import Any
 
 from fedpareto.errors import Fault, SettingError, StudyError, did_you_mean
 from fedpareto.federation import Data, Federation
+from fedpareto.federation.data import OWN
 from fedpareto.federation.measures import WORST
 from fedpareto.problem import Objective
 from fedpareto.settings import check_source, import_from, is_own, named, searched
@@ -189,6 +190,7 @@ def _check_functions(
     named = {f"objectives.{o.name}.measure": o.measure.removesuffix(WORST) for o in objectives}
     if held["data"] is not None:
         named["data.name"] = held["data"].name
+        named["data.split"] = held["data"].split
     if held["training"] is not None:
         named["training.loss"] = held["training"].loss
     for key, name in named.items():
@@ -200,11 +202,15 @@ def _check_functions(
 
 
 def _located(data: Data, folder: Path) -> Data:
-    """Return the data with the path of a file that lies beside the study file."""
-    beside = folder.resolve() / data.name
-    if data.name.endswith(".npz") and beside.is_file():
-        return replace(data, name=str(beside))
-    return data
+    """Return the data with the paths of files that lie beside the study file."""
+    name, statistics = (_beside(text, folder) for text in (data.name, data.standardise))
+    return replace(data, name=name, standardise=statistics)
+
+
+def _beside(name: str, folder: Path) -> str:
+    """Return the path of a file of the user's own where it lies in a folder; else the name."""
+    beside = folder.resolve() / name
+    return str(beside) if name.endswith(OWN) and beside.is_file() else name
 
 
 def _refuse_shared_names(held: Mapping[str, Any], faults: list[Fault]) -> None:

@@ -27,6 +27,7 @@ def _names(table: Mapping[str, Any]) -> list[Any]:
     if isinstance(links, list):
         found += [table.get("name") for table in links if isinstance(table, dict)]
     found.append(tables.get("training", {}).get("loss"))
+    found.append(tables.get("data", {}).get("split"))
     objectives = tables.get("objectives", {})
     measures = [t.get("measure") for t in objectives.values() if isinstance(t, dict)]
     return [*found, *objectives, *measures]
