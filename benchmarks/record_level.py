@@ -37,14 +37,15 @@ from fedpareto.federation.state import start
 from fedpareto.space import Float
 
 BATCH, RATE, NOISE, CLIP = 64, 0.05, 1.0, 1.0
+DATA = {"mlp": "fashion-mnist", "lr": "mnist"}
 Work = Callable[[int], None]  # takes so many steps
 
 
 def federation(name: str, device: str, local, steps: int) -> Federation:
     """Return one client with all images of a data set, and the steps it takes in a round."""
-    data, model = {"mlp": ("fashion-mnist", Mlp((256, 256))), "lr": ("mnist", Lr())}[name]
+    model = {"mlp": Mlp((256, 256)), "lr": Lr()}[name]
     training = Training(RATE, rounds=1, local_steps=steps, batch_size=BATCH, device=device)
-    return Federation(Data(data, clients=1), model, training, Unprotected(), (), local=local, privacy=Privacy(unit="record"))
+    return Federation(Data(DATA[name], clients=1), model, training, Unprotected(), (), local=local, privacy=Privacy(unit="record"))
 
 
 def ours(name: str, device: str, settings: int, hidden: bool) -> Work:
@@ -78,7 +79,7 @@ def opacus(name: str, device: str, mode: str) -> Work:
     """Return what takes steps of one model with Opacus, on mini-batches in memory."""
     from opacus import PrivacyEngine
 
-    held = load(Data("fashion-mnist" if name == "mlp" else "mnist", clients=1))
+    held = load(Data(DATA[name], clients=1))
     x = (torch.from_numpy(held.x_train) * held.scale).to(device)
     y = torch.from_numpy(held.y_train).to(device)
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=BATCH)
@@ -141,6 +142,7 @@ def measured(device: str, turns: int) -> dict[str, object]:
     milliseconds = {job: {name: round(statistics.median(t), 4) for name, t in found.items()} for job, found in times.items()}
     return {
         "device": torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.get_num_threads()} thread(s)",
+        "data": DATA["mlp"],
         "turns": turns,
         "milliseconds": milliseconds,
         "ratio_to_opacus": round(ratio(mlp["opacus"], mlp["hidden"]), 2),
@@ -154,11 +156,13 @@ def measured(device: str, turns: int) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--data", default=DATA["mlp"], help="for mlp; mnist has the same shape where there is no fashion-mnist")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
+    DATA["mlp"] = given.data
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch and Opacus about hooks and secure noise
         found = measured(given.device, given.turns)
