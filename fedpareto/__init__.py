@@ -26,6 +26,7 @@ _HOMES = {
     "Mlp": "federation",
     "Nsga2": "optimizers",
     "Objective": "problem",
+    "on_ray": "executors",
     "Optimizer": "optimizers",
     "pick": "report",
     "plan": "privacy",
@@ -68,6 +69,7 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from fedpareto.errors import FedparetoError as FedparetoError
+    from fedpareto.executors import on_ray as on_ray
     from fedpareto.federation import Cost as Cost
     from fedpareto.federation import Data as Data
     from fedpareto.federation import Dataset as Dataset

@@ -26,6 +26,7 @@ class History:
 
     A long run may also show what shorter ones would have measured (TellsOnTheWay of problem.py):
     free_x and free_y hold that, at smaller values of the variable that says how long a run is.
+    Where batches overlap (a study's in_flight), pending holds the points of those under way.
     """
 
     x: FloatArray  # [n,d] in the unit cube
@@ -36,6 +37,7 @@ class History:
     free_of: NDArray[np.int64] = field(default_factory=_nowhere)  # [e], the row each came from
     runs: NDArray[np.int64] = field(default_factory=_nowhere)  # [n], trainings of each row, else 1
     spread: FloatArray = field(default_factory=_none)  # [n,m], their standard deviation, else nan
+    pending: FloatArray = field(default_factory=_none)  # [p,d], proposed since, and not known yet
 
     def __post_init__(self) -> None:
         shapes = [self.x.shape, self.y.shape, self.batch.shape]
@@ -45,6 +47,12 @@ class History:
                 f"history: x [n,d], y [n,m] and batch [n] must agree, found {found}."
             )
         self._check_free()
+        if self.pending.size == 0:
+            object.__setattr__(self, "pending", np.empty((len(self.pending), self.x.shape[1])))
+        elif self.pending.ndim != 2 or self.pending.shape[1] != self.x.shape[1]:
+            raise SettingError(
+                f"history: pending must be [p,{self.x.shape[1]}], found {self.pending.shape}."
+            )
         self._fill("runs", np.ones(len(self), np.int64))
         self._fill("spread", np.full(self.y.shape, np.nan))
 
@@ -91,20 +99,29 @@ class History:
         """[n], which rows were not measured to their end."""
         return np.asarray(~np.isfinite(self.y).all(axis=1))
 
+    @property
+    def tried(self) -> FloatArray:
+        """[n+p,d], every point proposed so far, in order: measured or not known yet."""
+        return np.vstack([self.x, self.pending]) if len(self.pending) else self.x
+
+    @property
+    def asked(self) -> int:
+        """How many points were proposed so far, in whole batches."""
+        return len(self.x) + len(self.pending)
+
     def before(self, batch: int) -> History:
         """Return the rows of earlier batches, and what their runs showed on the way."""
-        keep = self.batch < batch
-        kept = keep[self.free_of]
-        row = np.cumsum(keep) - 1  # where each row that is kept now stands
+        end = int(np.searchsorted(self.batch, batch))
+        kept = self.free_of < end
         return History(
-            self.x[keep],
-            self.y[keep],
-            self.batch[keep],
+            self.x[:end],
+            self.y[:end],
+            self.batch[:end],
             self.free_x[kept],
             self.free_y[kept],
-            row[self.free_of[kept]],
-            self.runs[keep],
-            self.spread[keep],
+            self.free_of[kept],
+            self.runs[:end],
+            self.spread[:end],
         )
 
     def extend(

@@ -16,7 +16,16 @@ from fedpareto.settings.naming import (
     numbered,
     searched,
 )
-from fedpareto.settings.own import check_source, function_of, import_from, imported, is_own
+from fedpareto.settings.own import (
+    check_source,
+    function_of,
+    import_from,
+    imported,
+    is_own,
+    own_folders,
+    own_hashes,
+    own_loaded,
+)
 
 __all__ = [
     "WORDS",
@@ -37,6 +46,9 @@ __all__ = [
     "link_names",
     "named",
     "numbered",
+    "own_folders",
+    "own_hashes",
+    "own_loaded",
     "rule_of",
     "searched",
     "setting",

@@ -56,7 +56,11 @@ MIGRATIONS = [
     ALTER TABLE repeats ADD COLUMN checksum TEXT;
     ALTER TABLE sessions ADD COLUMN checksum TEXT;
     """,
+    """
+    ALTER TABLE sessions ADD COLUMN work TEXT;  -- JSON: where → device, trainings, seconds, trial
+    """,
 ]
+CHECKED_SINCE = 4  # the version in which rows got checksums
 TABLES = ("study", "trials", "repeats", "sessions")
 
 
