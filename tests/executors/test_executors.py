@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from test_spending import Noisy, study_of
 
-from fedpareto import Random, Store, run
+from fedpareto import Random, run
 from fedpareto.cli.studies import EXECUTORS as WORDS
 from fedpareto.errors import FedparetoError, SettingError
 from fedpareto.evaluate import blocks_of, results_of
