@@ -57,11 +57,24 @@ MIGRATIONS = [
     ALTER TABLE sessions ADD COLUMN checksum TEXT;
     """,
     """
+    CREATE TABLE audits (           -- one row per attack on a point, only ever added to
+        trial INTEGER NOT NULL REFERENCES trials (number),
+        settings TEXT NOT NULL,     -- JSON: of the point, or of one on the way of its run
+        attack TEXT NOT NULL,       -- its name
+        view TEXT NOT NULL,         -- who looks on: server, secagg or release
+        seed INTEGER NOT NULL,      -- of the audit, not of the study
+        options TEXT NOT NULL,      -- JSON: the settings of the attack
+        measures TEXT NOT NULL,     -- JSON: name → what was found
+        picture BLOB,               -- PNG: originals above, what was made of uploads below
+        version TEXT NOT NULL,      -- of fedpareto
+        checksum TEXT
+    );
+    """,
+    """
     ALTER TABLE sessions ADD COLUMN work TEXT;  -- JSON: where → device, trainings, seconds, trial
     """,
 ]
-CHECKED_SINCE = 4  # the version in which rows got checksums
-TABLES = ("study", "trials", "repeats", "sessions")
+TABLES = ("study", "trials", "repeats", "sessions", "audits")
 
 
 @functools.cache

@@ -113,6 +113,7 @@ LATER: tuple[tuple[tuple[str, ...], object], ...] = (
     (("local",), {"name": "sgd"}),
     (("server",), {"name": "average"}),
     (("training", "loss"), "cross_entropy"),
+    (("privacy", "records_per_person"), 1),
     (("looked_at",), False),
     (("in_flight",), 0),
     (("mechanism", "leakage_rounds"), 1),

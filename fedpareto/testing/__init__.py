@@ -1,8 +1,9 @@
-"""Checks of what optimizers, problems, mechanisms, executors, server steps and losses must hold.
+"""Checks of what optimizers, problems, mechanisms, attacks, executors and the rest must hold.
 
 Each raises AssertionError with what does not hold.
 """
 
+from fedpareto.testing.attacks import check_attack
 from fedpareto.testing.executors import check_executor
 from fedpareto.testing.functions import Function, continuous, optimize, step
 from fedpareto.testing.mechanisms import check_mechanism
@@ -12,6 +13,7 @@ from fedpareto.testing.training import check_loss, check_server
 
 __all__ = [
     "Function",
+    "check_attack",
     "check_executor",
     "check_loss",
     "check_mechanism",
