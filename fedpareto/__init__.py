@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpareto.threads import wait_passively
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Adam": "federation",

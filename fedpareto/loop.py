@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpareto import __version__
+from fedpareto import __version__, baselines
 from fedpareto.errors import FedparetoError, SettingError, StoreError
 from fedpareto.evaluate import training_seed
 from fedpareto.executors import Executor, here
@@ -52,6 +52,7 @@ def run(
     store = Store.write(database(study, db), study.name, study.identity, study.repeats)
     try:
         store.begin_session(__version__, study.budget, is_private(study.problem))
+        baselines.begin(study, store)
         trials = Waiting(study, store)
         devices = {work.device for work in store.works().values()}
         for results in evaluate(study.problem, trials.more, training_seed(study, store)):
@@ -67,6 +68,7 @@ def run(
             )
         if trials.why_ended:
             store.end_session(trials.why_ended)
+        baselines.end(study, store, evaluate)
         return store
     except BaseException:
         store.close()

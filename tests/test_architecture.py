@@ -25,7 +25,7 @@ LAYERS = [
     {"study"},
     {"evaluate"},
     {"executors"},
-    {"audit", "keep"},
+    {"audit", "baselines", "keep"},
     {"loop", "report", "testing"},
     {"design", "reproduce", "rescue"},
     {"cli"},

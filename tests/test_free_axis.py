@@ -114,7 +114,7 @@ def test_a_database_of_the_first_version_can_be_read_and_continued(tiny_study, t
         db.execute("DROP TABLE audits")
         db.execute("PRAGMA user_version = 1")
     db.close()
-    assert len(MIGRATIONS) == 6
+    assert len(MIGRATIONS) == 7
     with Store.read(path) as store:
         assert [t.curves for t in store.trials()] == [{}, {}]
         json.dumps(store.identity)

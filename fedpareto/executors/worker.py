@@ -17,7 +17,7 @@ from fedpareto import __version__
 from fedpareto.errors import FedparetoError, told
 from fedpareto.evaluate import Job, results_of
 from fedpareto.problem import Problem, SendsData
-from fedpareto.settings import import_from, own_folders, own_hashes, own_loaded
+from fedpareto.settings import folders, import_from, may_be_found, own_hashes, own_loaded
 from fedpareto.trials import Result
 
 Fetch = Callable[[], tuple[Problem, Any]]  # the problem, and its data if it sends them
@@ -46,8 +46,9 @@ class Answer:
 
 def terms(threads: int) -> Terms:
     """Return what must hold wherever blocks of this process are trained."""
-    folders, path = tuple(own_folders()), tuple(p for p in sys.path if p)
-    return Terms(versions(), own_hashes(own_loaded()), folders, path, threads)
+    beside = tuple(map(str, folders()))
+    path = tuple(p for p in sys.path if p)
+    return Terms(versions(), own_hashes(own_loaded()), beside, path, threads)
 
 
 @functools.cache
@@ -89,8 +90,10 @@ def _problem(need: Terms, fetch: Fetch) -> Problem:
     import torch
 
     sys.path.extend(p for p in need.path if p not in sys.path and Path(p).exists())
-    for folder in filter(Path.is_dir, map(Path, need.folders)):
+    for folder in filter(Path.is_dir, map(Path, reversed(need.folders))):
         import_from(folder)
+    for name in need.own:
+        may_be_found(name.partition(":")[0])
     check(need.versions, versions())
     check(need.own, own_hashes(need.own))
     try:

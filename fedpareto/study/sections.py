@@ -116,6 +116,7 @@ LATER: tuple[tuple[tuple[str, ...], object], ...] = (
     (("privacy", "records_per_person"), 1),
     (("looked_at",), False),
     (("in_flight",), 0),
+    (("kept",), None),
     (("mechanism", "leakage_rounds"), 1),
     (("mechanism", "links", "leakage_rounds"), 1),
 )

@@ -20,7 +20,7 @@ from fedpareto.executors import EXECUTORS, More, here, on_ray
 from fedpareto.executors.worker import check, said_by, terms, trained
 from fedpareto.problem import Problem
 from fedpareto.report.cost import cost_left
-from fedpareto.store.work import Work
+from fedpareto.store.sessions import Work
 from fedpareto.testing import check_executor
 from fedpareto.testing.executors import Awkward
 from fedpareto.trials import Ran, Result, Trial

@@ -1,11 +1,14 @@
-"""Who trained what: a note per session, of which no row of a trial depends."""
+"""Sessions: when a study was run and who trained what, of which no row of a trial depends."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import sqlite3
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
+from fedpareto.store.checks import seal
+from fedpareto.store.schema import columns_in
 from fedpareto.trials import Result
 
 
@@ -20,6 +23,24 @@ class Work:
 
 
 Works = dict[str, Work]  # by where
+
+
+def begin(db: sqlite3.Connection, started: str, version: str, budget: int) -> None:
+    """Note that a run starts."""
+    columns = "started, seconds, version, budget"
+    db.execute(f"INSERT INTO sessions ({columns}) VALUES (?, 0, ?, ?)", (started, version, budget))
+    seal(db, "sessions")
+
+
+def note(db: sqlite3.Connection, **columns: object) -> None:
+    """Write something down of the session that is under way."""
+    changes = "".join(f"{column} = ?, " for column in columns)
+    db.execute(
+        f"UPDATE sessions SET {changes}checksum = NULL "
+        "WHERE rowid = (SELECT max(rowid) FROM sessions)",
+        (*columns.values(),),
+    )
+    seal(db, "sessions")
 
 
 def more_work(works: Works, results: Sequence[Result]) -> Works:
@@ -43,10 +64,12 @@ def write_works(works: Works) -> str | None:
     return json.dumps({where: asdict(work) for where, work in works.items()}) if works else None
 
 
-def read_works(texts: Iterable[str | None]) -> Works:
-    """Return what was trained where, in all of these sessions together."""
+def read_works(db: sqlite3.Connection) -> Works:
+    """Return what was trained where, in all sessions together; nothing of older databases."""
+    if "work" not in columns_in(db, "sessions"):
+        return {}
     found: Works = {}
-    for text in texts:
+    for (text,) in db.execute("SELECT work FROM sessions"):
         for where, table in json.loads(text or "{}").items():
             work = Work(**table)
             old = found.get(where, Work(work.device))
