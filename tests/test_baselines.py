@@ -13,7 +13,7 @@ import pytest
 
 from fedpareto import load_study, pick, run, view
 from fedpareto.errors import DamagedStore, DataError
-from fedpareto.evaluate import here
+from fedpareto.executors import here
 from fedpareto.federation import data as data_sets
 from fedpareto.noise import derive
 from fedpareto.report.against import NEVER, against
