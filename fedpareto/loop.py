@@ -55,11 +55,12 @@ def run(
         baselines.begin(study, store)
         trials = Waiting(study, store)
         devices = {work.device for work in store.works().values()}
-        for results in evaluate(study.problem, trials.more, training_seed(study, store)):
+        seed = training_seed(study, store)
+        for results in evaluate(study.problem, trials.more, seed) if trials.some() else ():
             store.record(results)
             _notice(devices, results)
             watch(store)
-        if trials.more() or store.trials("pending"):
+        if trials.some() or store.trials("pending"):
             raise FedparetoError(
                 f"study {study.name}: evaluate must give results of all trials that it is handed, "
                 "and ask for more until there are none, found that it ended after "
@@ -98,13 +99,25 @@ class Waiting:
         self.study = study
         self.store = store
         self.why_ended = ""
+        self._next: list[Trial] = []
         self._handed: set[tuple[int, int]] = set()  # trial and repeat, until it is on record
 
+    def some(self) -> bool:
+        """Say whether anything may be trained now; an executor may take long to begin."""
+        self._next = self._next or self._found()
+        return bool(self._next)
+
     def more(self) -> list[Trial]:
-        """Return trials that may be trained now and are not under way; propose some if need be.
+        """Return trials that may be trained now and are not under way.
 
         There are none until further results are on record, or none at all.
         """
+        self.some()
+        found, self._next = self._next, []
+        return found
+
+    def _found(self) -> list[Trial]:
+        """Return pending trials that are not handed out; propose some if there are none."""
         while True:
             pending = left(self.study, self.store)
             self._handed &= {(t.number, r) for t in pending for r in t.repeats_left}
