@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fedpareto.errors import FedparetoError, guarded, out_of_memory, told
 from fedpareto.noise import derive, widened
-from fedpareto.problem import JoinsRepeats, Problem, TellsOnTheWay, free_variable, is_private
+from fedpareto.problem import (
+    JoinsRepeats,
+    Problem,
+    TellsOnTheWay,
+    free_variable,
+    is_private,
+    judges,
+)
 from fedpareto.space import FloatArray, Values
 from fedpareto.store import Store
 from fedpareto.study import Study
@@ -127,8 +134,8 @@ def _failure(problem: Problem, row: dict[str, float]) -> str | None:
     for name, sentence in problem.failures.items():
         if math.isfinite(row.get(name, math.nan)):
             return sentence.format(row[name])
-    for objective in problem.objectives:
-        value = row.get(objective.measure, math.nan)
+    for judge in judges(problem):
+        value = row.get(judge.measure, math.nan)
         if not math.isfinite(value):
-            return f"{objective.name} must be a finite number, found {value}"
+            return f"{judge.name} must be a finite number, found {value}"
     return None

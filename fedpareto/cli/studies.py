@@ -149,10 +149,10 @@ def pick(
             found["search"] = searched
         say(json.dumps(found))
         return
-    values = [f"{o.name} {shown(o, point.objectives[o.name])}" for o in seen.objectives]
+    values = [f"{o.name} {shown(o, point.judged[o.name])}" for o in seen.judges]
     say(f"trial {point.trial}: {', '.join(values)}")
     say(why)
-    for line in [*proxies(seen.objectives), *promises(seen, point), *searched]:
+    for line in [*proxies(seen.judges), *promises(seen, point), *searched]:
         say(line)
     settings = [f"  {name} = {value}" for name, value in point.settings.items()]
     say("\nsettings\n" + "\n".join(settings))
@@ -201,7 +201,7 @@ def _print_front(seen: View, as_json: bool) -> None:
     if seen.front:
         out.print(table(seen))
     say(summary(seen))
-    for line in [*proxies(seen.objectives), *statements(seen)]:
+    for line in [*proxies(seen.judges), *statements(seen)]:
         say(line)
 
 

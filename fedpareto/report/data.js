@@ -101,6 +101,7 @@ function up(v) {
 
 const shown = (key, v) => short(upward(key) ? up(v) : v);
 const shownGoal = (i, o) => shown(`o:${o.name}`, objectiveOf(i, o));
+const shownLimit = (i, l) => short(l.up ? up(measureOf(i, l.measure)) : measureOf(i, l.measure));
 
 function bytes(v) {
   const power = v < 1000 ? 0 : Math.min(4, Math.floor(Math.log10(v) / 3));

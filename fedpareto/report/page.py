@@ -17,7 +17,7 @@ from fedpareto import __version__
 from fedpareto.federation.measures import MEASURES
 from fedpareto.files import starts_as, write_whole
 from fedpareto.privacy import VIEWS, rounded_up
-from fedpareto.problem import is_private
+from fedpareto.problem import Limit, is_private
 from fedpareto.report.figures import MOST_CLIENTS
 from fedpareto.report.paper import safe
 from fedpareto.report.points import Deals, Point, View, split_table
@@ -66,7 +66,7 @@ def page_data(seen: View) -> dict[str, Any]:
         "trials": seen.evaluations,
         "budget": seen.study.budget,
         "repeats": seen.study.repeats,
-        "proxies": proxies(seen.objectives),
+        "proxies": proxies(seen.judges),
         "view": headline(seen),
         "privacy": statements(seen),
         "views": _views(seen),
@@ -81,6 +81,16 @@ def page_data(seen: View) -> dict[str, Any]:
                 "up": o.measure.startswith("epsilon"),
             }
             for o in seen.objectives
+        ],
+        "limits": [
+            {
+                "name": o.name,
+                "heading": column(o),
+                "measure": o.measure,
+                "up": o.measure.startswith("epsilon"),
+            }
+            for o in seen.judges
+            if isinstance(o, Limit)
         ],
         "measures": {
             name: {"help": m.help, "proxy": m.proxy, "worst": m.worst}

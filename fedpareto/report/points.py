@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,7 +16,16 @@ from fedpareto.front import hypervolume, knee, nondominated, share_of_box
 from fedpareto.history import History
 from fedpareto.noise import derive
 from fedpareto.privacy import rounded_up
-from fedpareto.problem import Knows, Objective, feasible, is_private, reference
+from fedpareto.problem import (
+    Judge,
+    Knows,
+    Limit,
+    Objective,
+    feasible,
+    is_private,
+    judges,
+    reference,
+)
 from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.study import Study
@@ -55,6 +64,12 @@ class Point:
     spread: dict[str, float]
     feasible: bool
     runs: int = 1  # trainings that it is the mean of
+    limited: dict[str, float] = field(default_factory=dict)  # of each limit beside the objectives
+
+    @property
+    def judged(self) -> dict[str, float]:
+        """All that it is judged by: objectives, then limited measures."""
+        return self.objectives | self.limited
 
 
 @dataclass(frozen=True)
@@ -88,6 +103,11 @@ class View:
         return self.study.problem.objectives
 
     @property
+    def judges(self) -> tuple[Judge, ...]:
+        """What points are judged by: the objectives, then the limits beside them."""
+        return judges(self.study.problem)
+
+    @property
     def reference(self) -> dict[str, float]:
         return {o.name: o.reference for o in self.objectives}
 
@@ -101,10 +121,11 @@ def view(study: Study, trials: Sequence[Trial]) -> View:
     ]
     objectives = study.problem.objectives
     known = known_of(study.problem, finished)
-    holds = feasible(objectives, known.y)
+    asked = judges(study.problem)
+    holds = feasible(asked, known.judged)
     points = [
-        _point(t, objectives, row, ok)
-        for t, row, ok in zip(finished, known.y, holds, strict=True)
+        _point(t, asked, row, ok)
+        for t, row, ok in zip(finished, known.judged, holds, strict=True)
         if t.state == "done"
     ]
     points += _on_the_way(study, finished, known)
@@ -115,7 +136,7 @@ def view(study: Study, trials: Sequence[Trial]) -> View:
         tuple(points),
         tuple(front),
         tuple(t for t in finished if t.state == "failed"),
-        tuple(hypervolumes(known, objectives)),
+        tuple(hypervolumes(known, asked)),
         chosen,
         why,
         sum(t.runs for t in finished),
@@ -132,48 +153,50 @@ def view_of(study: Study, store: Store) -> View:
 
 
 def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list[Point]:
-    """Return what runs showed on the way that nothing beats, as points of runs that end there."""
-    objectives = study.problem.objectives
-    holds = feasible(objectives, known.free_y)
-    rows = np.vstack([known.y[~known.failed], known.free_y[holds]])
+    """Return what runs showed on the way that nothing beats, as points of runs that end there.
+
+    What has less of a limited measure is not beaten: it may be wanted under a lower limit.
+    """
+    asked = judges(study.problem)
+    holds = feasible(asked, known.free_judged)
+    rows = np.vstack([known.judged[~known.failed], known.free_judged[holds]])
     kept = np.flatnonzero(holds)[nondominated(rows)[len(rows) - int(holds.sum()) :]]
     if not len(kept):
         return []
     settings = study.problem.space.decode(known.free_x[kept])
-    names = [n for n in finished[0].measures if n not in {o.measure for o in objectives}]
+    names = [n for n in finished[0].measures if n not in {o.measure for o in asked}]
     also: Mapping[str, FloatArray] = {}
     if isinstance(study.problem, Knows):
         also = study.problem.known(settings, names)
     out = []
     for j, i in enumerate(kept):
         measures = {name: float(column[j]) for name, column in also.items()}
-        measures |= {o.measure: float(v) for o, v in zip(objectives, known.free_y[i], strict=True)}
+        row = known.free_judged[i]
+        measures |= {o.measure: float(v) for o, v in zip(asked, row, strict=True)}
         ended = dataclasses.replace(
             finished[known.free_of[i]],
             settings={name: column[j] for name, column in settings.items()},
             spread={},
             measures=measures,
         )
-        out.append(_point(ended, objectives, known.free_y[i], True))
+        out.append(_point(ended, asked, row, True))
     return out
 
 
-def hypervolumes(known: History, objectives: Sequence[Objective]) -> list[float]:
+def hypervolumes(known: History, asked: Sequence[Judge]) -> list[float]:
     """Return the hypervolume after each row, of all so far that holds every limit.
 
     What runs showed on the way counts too.
     """
-    rows = [row[None] for row in known.y]
+    rows = [row[None] for row in known.judged]
     if len(known.free_of):
-        ways = [known.free_y[known.free_of == i] for i in range(len(known))]
+        ways = [known.free_judged[known.free_of == i] for i in range(len(known))]
         rows = [np.vstack([row, way]) for row, way in zip(rows, ways, strict=True)]
-    return growth(rows, objectives, reference(objectives))
+    return growth(rows, asked, reference(asked[: known.y.shape[1]]))
 
 
-def growth(
-    rows: Sequence[FloatArray], objectives: Sequence[Objective], corner: FloatArray
-) -> list[float]:
-    """Return the hypervolume up to a corner [m] after each of some sets of rows [·,m].
+def growth(rows: Sequence[FloatArray], asked: Sequence[Judge], corner: FloatArray) -> list[float]:
+    """Return the hypervolume up to a corner [m] after each of some sets of rows [·,m+c].
 
     Only rows that hold every limit count.
     """
@@ -183,7 +206,7 @@ def growth(
     # Of many trials, the volume is computed after every few, and at the end.
     pace = max(1, len(rows) // MOST_VOLUMES)
     for i, new in enumerate(rows, 1):
-        new = new[feasible(objectives, new)]
+        new = new[feasible(asked, new)][:, : len(corner)]
         beaten = np.all(front[None] <= new[:, None], axis=2)  # [new, front]
         fresh = new[~np.any(beaten, axis=1)]
         if len(fresh):
@@ -195,10 +218,17 @@ def growth(
     return curve
 
 
-def _point(trial: Trial, objectives: Sequence[Objective], row: FloatArray, holds: bool) -> Point:
-    values = {o.name: float(v) for o, v in zip(objectives, row, strict=True)}
+def _point(trial: Trial, asked: Sequence[Judge], row: FloatArray, holds: bool) -> Point:
+    values = list(zip(asked, row, strict=True))
     return Point(
-        trial.number, trial.settings, values, trial.measures, trial.spread, bool(holds), trial.runs
+        trial.number,
+        trial.settings,
+        {o.name: float(v) for o, v in values if isinstance(o, Objective)},
+        trial.measures,
+        trial.spread,
+        bool(holds),
+        trial.runs,
+        {o.name: float(v) for o, v in values if isinstance(o, Limit)},
     )
 
 
@@ -271,10 +301,16 @@ def pick(seen: View, limits: Mapping[str, float], prefer: str | None = None) -> 
     the knee of what is left.
     """
     names = [o.name for o in seen.objectives]
-    for name in [*limits, *([prefer] if prefer else [])]:
-        if name not in names:
+    limited = [judge.name for judge in seen.judges]
+    if prefer and prefer not in names:
+        raise SettingError(
+            f"{prefer}: must be an objective of the study. {did_you_mean(prefer, names)}"
+        )
+    for name in limits:
+        if name not in limited:
             raise SettingError(
-                f"{name}: must be an objective of the study. {did_you_mean(name, names)}"
+                f"{name}: must be an objective or a limit of the study. "
+                f"{did_you_mean(name, limited)}"
             )
     for name, limit in limits.items():
         if math.isnan(limit):
@@ -282,7 +318,7 @@ def pick(seen: View, limits: Mapping[str, float], prefer: str | None = None) -> 
     left = [
         p
         for p in seen.points
-        if p.feasible and all(p.objectives[n] <= limit for n, limit in limits.items())
+        if p.feasible and all(p.judged[n] <= limit for n, limit in limits.items())
     ]
     asked = (
         " and ".join(f"{name} ≤ {limit:g}" for name, limit in limits.items())
@@ -307,7 +343,7 @@ def pick(seen: View, limits: Mapping[str, float], prefer: str | None = None) -> 
 def _least(seen: View) -> str:
     if not seen.points:
         return "nothing was measured"
-    least = [(o, min(p.objectives[o.name] for p in seen.points)) for o in seen.objectives]
+    least = [(o, min(p.judged[o.name] for p in seen.points)) for o in seen.judges]
     return ", ".join(
         f"{o.name} {rounded_up(v) if o.measure.startswith('epsilon') else f'{v:.4g}'}"
         for o, v in least

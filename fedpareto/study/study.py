@@ -53,11 +53,10 @@ class Study:
                 "optimizer": optimizer,
             }
         kept = {k: v for k, v in self.description.items() if k not in ("name", "budget")}
-        kept = _without_later(kept)
-        tables = self.description["objectives"].items()
-        return kept | {
-            "objectives": [{"name": name, **table} for name, table in tables]
-        }  # in order
+        for name in ("objectives", "limits"):  # in order
+            tables = kept.get(name, {}).items()
+            kept[name] = [{"name": called, **table} for called, table in tables]
+        return _without_later(kept)
 
 
 def _problem_table(problem: Problem) -> Any:
