@@ -51,16 +51,17 @@ def left_out(default: object) -> str:
 
 def value(kind: type, rule) -> str:
     """Return which values a key may have."""
-    if rule.options:
-        return ", ".join(f"`{o}`" for o in rule.options)
     words = [WORDS[kind]]
+    if rule.options:
+        words = [f"`{o}`" for o in rule.options]
     if rule.at_least is not None:
         words.append(f"≥ {rule.at_least:g}")
     elif rule.above is not None:
         words.append(f"> {rule.above:g}")
     if rule.at_most is not None:
         words.append(f"≤ {rule.at_most:,.12g}")
-    searched = "; **can be searched**" if rule.search and kind in (float, int) else ""
+    searchable = rule.search and (kind in (float, int) or bool(rule.options))
+    searched = "; **can be searched**" if searchable else ""
     return ", ".join(words) + searched
 
 

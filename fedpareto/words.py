@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import unicodedata
+from collections.abc import Iterable
+from html import escape
 
 # Other (control, format, surrogate, unassigned aside) and the separators that end a line.
 HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -31,6 +33,21 @@ def in_shell(word: object) -> str:
         return shlex.quote(found)
     plain = found.replace("\\", "\\\\").replace("'", "\\'")
     return f"$'{visible(plain)}'"
+
+
+def short(value: object) -> str:
+    """Return a value as people read it: four significant digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def notebook_table(title: object, rows: Iterable[tuple[object, object]]) -> str:
+    """Return rows of a name and a value as an html table with a title, for a notebook."""
+    lines = [
+        f"<tr><th style='text-align:left'>{escape(visible(name))}</th>"
+        f"<td style='text-align:left'>{escape(visible(value))}</td></tr>"
+        for name, value in rows
+    ]
+    return f"<table><caption>{escape(visible(title))}</caption>{''.join(lines)}</table>"
 
 
 def _seen(letter: str) -> str:

@@ -29,7 +29,7 @@ from fedpareto.federation.steps import Images, Recipe
 from fedpareto.mechanisms import ThinsOut, thins_out
 from fedpareto.noise import stream
 from fedpareto.settings import named
-from fedpareto.space import FloatArray
+from fedpareto.space import FloatArray, Variable
 
 CACHE = 8e6  # bytes of parameters that a processor keeps at hand
 
@@ -111,7 +111,13 @@ def prepare(
     initial = _initial(repeats, models, made).to(device)
     if connected is not None:
         initial = initial * exists
-    recipe = Recipe(made, setup.training.momentum, loss_of(setup.training.loss), setup.local)
+    momentum = setup.training.momentum
+    recipe = Recipe(
+        made,
+        None if isinstance(momentum, Variable) else momentum,
+        loss_of(setup.training.loss),
+        setup.local,
+    )
     x = torch.from_numpy(data.x_train).to(device)
     y = torch.from_numpy(data.y_train).to(device)
     tests = [r.test_split() for r in repeats]

@@ -59,7 +59,8 @@ class Clients:
         who = [cohort.order[places] for cohort in cohorts]
         picks = torch.from_numpy(self._picks(who, t)).to(block.device)  # [steps,B,S·M]
         begun, ahead = _starts(block, state, who)
-        update = self._steps(picks).run(begun, picks, block.settings["learning_rate"])
+        rate, momentum = block.settings["learning_rate"], block.settings.get("momentum")
+        update = self._steps(picks).run(begun, picks, rate, momentum)
         if ahead is not None:
             update = update + ahead
         there = picks >= 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from fedpareto.federation.sizes import sizes
 from fedpareto.mechanisms import AddsGaussian, adds_noise, hides_updates, noise_comes_last
 from fedpareto.privacy import VIEWS, epsilon
 from fedpareto.settings import named
-from fedpareto.space import FloatArray, Values, Variable
+from fedpareto.space import Choice, FloatArray, Values, Variable
 
 if TYPE_CHECKING:
     from fedpareto.federation.problem import Federation
@@ -29,14 +29,24 @@ def settings_of(held: Federation | Setup) -> dict[str, object]:
 
 
 def given_of(problem: Federation, values: Values, n: int) -> dict[str, FloatArray]:
-    """Return every numeric setting of n points as training is given it, name → [n]."""
+    """Return every numeric setting of n points as training is given it, name → [n].
+
+    A choice among texts is given by its place among them.
+    """
     held = settings_of(problem)
-    held |= {name: values[name] for name in problem.space.names if name in held}
+    held |= {v.name: _numeric(v, values[v.name]) for v in problem.space.variables if v.name in held}
     return {
         name: np.broadcast_to(np.asarray(v, dtype=np.float64), (n,))
         for name, v in held.items()
         if not isinstance(v, str | bool | tuple | Variable | None)
     }
+
+
+def _numeric(variable: Variable, values: Sequence[Any]) -> Sequence[float]:
+    """Return values of a variable as numbers: of texts, the place of each among the choices."""
+    if isinstance(variable, Choice) and isinstance(variable.choices[0], str):
+        return [variable.choices.index(value) for value in values]
+    return values
 
 
 def columns_of(

@@ -48,15 +48,22 @@ class Step:
     """One step of SGD for every model."""
 
     rate: Tensor  # [M,R]
-    momentum: float
-    speed: Params  # the momentum buffer of each parameter
+    momentum: float | Tensor  # one for all, or each model's own, [M,R]
+    speed: Params  # the momentum buffer of each parameter; empty where nothing has momentum
 
     def move(self, i: int, p: Tensor, gradient: Tensor) -> None:
         """Move one parameter [M,R,...] against its gradient, in place."""
-        if self.momentum:
-            gradient = self.speed[i].mul_(self.momentum).add_(gradient)
-        rate = self.rate.view(*self.rate.shape, *[1] * (p.dim() - 2))
-        p.addcmul_(gradient, rate, value=-1)
+        if self.speed:
+            kept = self.momentum
+            if isinstance(kept, Tensor):
+                kept = _of_each(kept, p)
+            gradient = self.speed[i].mul_(kept).add_(gradient)
+        p.addcmul_(gradient, _of_each(self.rate, p), value=-1)
+
+
+def _of_each(numbers: Tensor, p: Tensor) -> Tensor:
+    """Return a number of each model [M,R], to broadcast with a parameter [M,R,...]."""
+    return numbers.view(*numbers.shape, *[1] * (p.dim() - 2))
 
 
 class _Linear(torch.autograd.Function):
@@ -120,14 +127,22 @@ def _beside(x: Tensor) -> Tensor:
 
 def _fused(step: Step, layer: GroupedLinear, weight: Tensor, slope: Tensor, inputs: Tensor) -> None:
     """Take the step of weights [Q,C',D] without writing their gradient."""
-    rate = step.rate.reshape(len(weight), -1, 1)
-    rate = rate.repeat_interleave(weight.shape[1] // rate.shape[1], dim=1)  # [Q,C',1]
-    if step.momentum:
-        speed = step.speed[layer.index_weight].view(weight.shape)
-        speed.baddbmm_(slope, inputs.transpose(1, 2), beta=step.momentum)
-        weight.addcmul_(speed, rate, value=-1)
-    else:
+    rate = _of_rows(step.rate, weight)
+    if not step.speed:
         weight.baddbmm_(slope * -rate, inputs.transpose(1, 2))
+        return
+    speed = step.speed[layer.index_weight].view(weight.shape)
+    if isinstance(step.momentum, Tensor):
+        speed.mul_(_of_rows(step.momentum, weight)).baddbmm_(slope, inputs.transpose(1, 2))
+    else:
+        speed.baddbmm_(slope, inputs.transpose(1, 2), beta=step.momentum)
+    weight.addcmul_(speed, rate, value=-1)
+
+
+def _of_rows(numbers: Tensor, weight: Tensor) -> Tensor:
+    """Return a number of each model [M,R] for each row of weights [Q,C',D], [Q,C',1]."""
+    each = numbers.reshape(len(weight), -1, 1)
+    return each.repeat_interleave(weight.shape[1] // each.shape[1], dim=1)
 
 
 class GroupedLinear(nn.Module):

@@ -16,7 +16,7 @@ from fedpareto.errors import (
 )
 from fedpareto.federation.blocks import device_of
 from fedpareto.federation.bounds import memory
-from fedpareto.federation.columns import replaced
+from fedpareto.federation.columns import given_of, replaced
 from fedpareto.federation.data import load
 from fedpareto.federation.measures import WORST
 from fedpareto.federation.measuring import check_shown, measurable
@@ -236,10 +236,10 @@ def _check_server(problem: Federation) -> None:
     import torch
 
     server = problem.server
-    numbers = {
-        n: v for n, v in named(server).items() if not isinstance(v, str | bool | tuple | None)
-    }
-    values = {name: torch.tensor([float(least(v))]) for name, v in numbers.items()}
+    lowest = {v.name: [v.decode(0.0)] for v in problem.space.variables}
+    given = given_of(problem, lowest, 1)
+    names = [name for name in named(server) if name in given]
+    values = {name: torch.tensor([float(given[name][0])]) for name in names}
     models = torch.zeros(1, 1, 3)
     moved, _ = server.step(models, models + 1, server.start(models, values), values)
     if not isinstance(moved, torch.Tensor) or moved.shape != models.shape:

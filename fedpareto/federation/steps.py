@@ -50,7 +50,7 @@ class Recipe:
     """How every client trains: the model, the loss, and how one mini-batch step is taken."""
 
     stack: Stack
-    momentum: float = 0.0
+    momentum: float | None = 0.0  # None where each federation has its own
     loss: Loss = field(default_factory=CrossEntropy)
     local: LocalStep = field(default_factory=Sgd)
 
@@ -73,10 +73,12 @@ class LocalSteps:
         self.thin = thin  # which parameters there are, [S,1,R,...] each; None or nothing for all
         shapes = [(slots, federations, *p.shape) for p in recipe.stack.initial]
         self.params = [torch.zeros(shape, device=device).requires_grad_() for shape in shapes]
+        each = torch.zeros(slots, federations, device=device)
         speed = []
-        if recipe.momentum:
+        if recipe.momentum != 0:
             speed = [torch.zeros_like(p, requires_grad=False) for p in self.params]
-        self.step = Step(torch.zeros(slots, federations, device=device), recipe.momentum, speed)
+        momentum = torch.zeros_like(each) if recipe.momentum is None else recipe.momentum
+        self.step = Step(each, momentum, speed)
         self.rate = torch.zeros(federations, device=device)
         self.picks = torch.zeros_like(picks)  # [steps,B,M]
         self.now = torch.zeros(1, dtype=torch.int64, device=device)  # which step is next
@@ -118,18 +120,27 @@ class LocalSteps:
         return graph
 
     @torch.no_grad()
-    def _begin(self, start: Params, picks: Tensor, rate: Tensor) -> None:
+    def _begin(
+        self, start: Params, picks: Tensor, rate: Tensor, momentum: Tensor | None
+    ) -> None:
         for p, s in zip(self.params, start, strict=True):
             p.copy_(s)
         for v in self.step.speed:
             v.zero_()
         self.picks[: len(picks)] = picks
         self.rate.copy_(rate)
+        if isinstance(self.step.momentum, Tensor) and momentum is not None:
+            self.step.momentum.copy_(momentum)
         self.now.zero_()
 
-    def run(self, start: Params, picks: Tensor, rate: Tensor) -> Tensor:
-        """Train models [M,R,...] on picks [steps,B,M], −1 padded, at rates [R]: updates [M,R,P]."""
-        self._begin(start, picks, rate)
+    def run(
+        self, start: Params, picks: Tensor, rate: Tensor, momentum: Tensor | None = None
+    ) -> Tensor:
+        """Train models [M,R,...] on picks [steps,B,M], −1 padded, at rates [R]: updates [M,R,P].
+
+        momentum [R] is each federation's own, where the recipe has none for all.
+        """
+        self._begin(start, picks, rate, momentum)
         for _ in picks:
             if self.graph is None:
                 self._once()

@@ -19,7 +19,7 @@ from fedpareto.federation import MEASURES
 from fedpareto.front import nondominated
 from fedpareto.privacy import VIEWS
 from fedpareto.problem import Judge, Limit, Objective, feasible
-from fedpareto.report.points import growth
+from fedpareto.report.volumes import growth
 from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.trials import Trial, along

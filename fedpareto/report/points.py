@@ -1,4 +1,4 @@
-"""A study's rows as plain data: the front, the recommended point, the hypervolume's growth."""
+"""A study's rows as plain data: the points, the front, the recommended point."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.errors import DataError, SettingError, did_you_mean
-from fedpareto.front import hypervolume, knee, nondominated, share_of_box
+from fedpareto.front import knee, nondominated, share_of_box
 from fedpareto.history import History
 from fedpareto.noise import derive
 from fedpareto.privacy import rounded_up
@@ -26,12 +26,16 @@ from fedpareto.problem import (
     judges,
     reference,
 )
+from fedpareto.report.volumes import hypervolumes
 from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.study import Study
 from fedpareto.trials import Trial, known_of
+from fedpareto.words import notebook_table, short, visible
 
-MOST_VOLUMES = 2000  # hypervolumes that are computed for a curve
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 
 class Dealt(Protocol):
@@ -53,7 +57,7 @@ class Deals(Protocol):
         """Return how many training examples of each class each client holds in a repeat, [K,C]."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Point:
     """A trial that was measured."""
 
@@ -71,8 +75,21 @@ class Point:
         """All that it is judged by: objectives, then limited measures."""
         return self.objectives | self.limited
 
+    def __repr__(self) -> str:
+        parts = (
+            ", ".join(f"{visible(k)} {short(v)}" for k, v in of.items())
+            for of in (self.judged, self.settings)
+        )
+        return f"Point(trial {self.trial}: {' at '.join(parts)})"
 
-@dataclass(frozen=True)
+    def _repr_html_(self) -> str:
+        """Return objectives, settings and measures, as a notebook shows them."""
+        tables = (self.judged, self.settings, self.measures)
+        rows = [(k, short(v)) for of in tables for k, v in of.items()]
+        return notebook_table(f"trial {self.trial}", rows)
+
+
+@dataclass(frozen=True, repr=False)
 class View:
     """What a study shows."""
 
@@ -84,6 +101,31 @@ class View:
     recommended: Point | None
     why: str
     trainings: int = 0  # of all finished trials together
+
+    def __repr__(self) -> str:
+        star = "none" if self.recommended is None else f"trial {self.recommended.trial}"
+        return (
+            f"View({visible(self.study.name)}: {self.evaluations} trials, {len(self.front)} on the "
+            f"front, hypervolume {self.hypervolume:.4g}, recommended {star})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the front as a picture and a table, as a notebook shows it."""
+        from fedpareto.report.notebook import html_of
+
+        return html_of(self)
+
+    def to_pandas(self) -> DataFrame:
+        """Return every point as a row: objectives, settings, measures, and whether on the front."""
+        from fedpareto.report.notebook import frame_of
+
+        return frame_of(self)
+
+    def plot(self, plot: str = "front", axes: Axes | None = None) -> Axes:
+        """Draw the front, hypervolume, split, settings or clients with matplotlib."""
+        from fedpareto.report.notebook import drawn
+
+        return drawn(self, plot, axes)
 
     @property
     def evaluations(self) -> int:
@@ -181,41 +223,6 @@ def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list
         )
         out.append(_point(ended, asked, row, True))
     return out
-
-
-def hypervolumes(known: History, asked: Sequence[Judge]) -> list[float]:
-    """Return the hypervolume after each row, of all so far that holds every limit.
-
-    What runs showed on the way counts too.
-    """
-    rows = [row[None] for row in known.judged]
-    if len(known.free_of):
-        ways = [known.free_judged[known.free_of == i] for i in range(len(known))]
-        rows = [np.vstack([row, way]) for row, way in zip(rows, ways, strict=True)]
-    return growth(rows, asked, reference(asked[: known.y.shape[1]]))
-
-
-def growth(rows: Sequence[FloatArray], asked: Sequence[Judge], corner: FloatArray) -> list[float]:
-    """Return the hypervolume up to a corner [m] after each of some sets of rows [·,m+c].
-
-    Only rows that hold every limit count.
-    """
-    front = np.empty((0, len(corner)))
-    curve = []
-    volume = 0.0
-    # Of many trials, the volume is computed after every few, and at the end.
-    pace = max(1, len(rows) // MOST_VOLUMES)
-    for i, new in enumerate(rows, 1):
-        new = new[feasible(asked, new)][:, : len(corner)]
-        beaten = np.all(front[None] <= new[:, None], axis=2)  # [new, front]
-        fresh = new[~np.any(beaten, axis=1)]
-        if len(fresh):
-            both = np.vstack([front, fresh])
-            front = both[nondominated(both)]
-        if (len(fresh) and pace == 1) or (pace > 1 and (i % pace == 0 or i == len(rows))):
-            volume = hypervolume(front, corner)
-        curve.append(volume)
-    return curve
 
 
 def _point(trial: Trial, asked: Sequence[Judge], row: FloatArray, holds: bool) -> Point:

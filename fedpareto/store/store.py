@@ -32,6 +32,7 @@ from fedpareto.store.making import is_new, new_database
 from fedpareto.store.rows import read_measures, summed, trial_of, write_measures
 from fedpareto.store.schema import TABLES, check_ours, columns_in, is_blank, migrate
 from fedpareto.trials import Result, Trial, history_of, printable, read_curves, write_curves
+from fedpareto.words import notebook_table, visible
 
 
 class Store:
@@ -156,6 +157,19 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return f"Store({visible(self.path)}: {self._stands()})"
+
+    def _repr_html_(self) -> str:
+        """Return how far the study has come, as a notebook shows it."""
+        return notebook_table("Store", [("file", self.path), ("rows", self._stands())])
+
+    def _stands(self) -> str:
+        try:
+            return f"{self.finished()} of {len(self)} trials finished, {self.trainings()} trainings"
+        except StoreError:
+            return "closed"
 
     @property
     def name(self) -> str:
