@@ -82,16 +82,7 @@ def page_data(seen: View) -> dict[str, Any]:
             }
             for o in seen.objectives
         ],
-        "limits": [
-            {
-                "name": o.name,
-                "heading": column(o),
-                "measure": o.measure,
-                "up": o.measure.startswith("epsilon"),
-            }
-            for o in seen.judges
-            if isinstance(o, Limit)
-        ],
+        "limits": _limits(seen),
         "measures": {
             name: {"help": m.help, "proxy": m.proxy, "worst": m.worst}
             for name, m in MEASURES.items()
@@ -115,6 +106,15 @@ def page_data(seen: View) -> dict[str, Any]:
         "made": f"fedpareto {__version__}, Python {platform.python_version()}, {packages}, "
         f"seed {seen.study.seed}",
     }
+
+
+def _limits(seen: View) -> list[dict[str, Any]]:
+    """Return the limits beside the objectives: what they are called and of which measure."""
+    return [
+        {"heading": column(o), "measure": o.measure, "up": o.measure.startswith("epsilon")}
+        for o in seen.judges
+        if isinstance(o, Limit)
+    ]
 
 
 def _measured(seen: View, name: str) -> bool:
