@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from fedpareto.audit import ATTACKS
 from fedpareto.cli import cli
 from fedpareto.federation import MEASURES
 from fedpareto.reproduce import papers_page, results
@@ -125,6 +126,13 @@ def reference() -> str:
         "One table per measure that must hold a limit and is no objective. It has no place in the "
         "hypervolume. A limit on an objective is its own `limit`.",
         keys(LimitTable),
+        "## Attacks",
+        "Of `fedpareto audit`; `--set NAME=VALUE` changes a setting.",
+        *(
+            part
+            for name, cls in ATTACKS.items()
+            for part in (f"### {name}", (cls.__doc__ or "").splitlines()[0], keys(cls))
+        ),
         "## Measures",
         measures(),
         "## Commands",

@@ -78,7 +78,7 @@ def test_every_command_of_the_readme_runs(fedpareto, tmp_path):
     study.write_text(re.sub(r"(?m)^(budget|repeats) = \d+", r"\1 = 1", text).replace("budget = 1 ", "budget = 20 "))
     commands = [line.split("#")[0].split() for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()
                 if line.startswith("fedpareto ")]
-    assert len(commands) == 7
+    assert len(commands) == 8
     for _, *words in commands:
         done = fedpareto(*[study if w == "examples/quickstart.toml" else w for w in words])
         assert done.status == 0, done.err

@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 
 from fedpareto.cli import (  # noqa: F401  (their commands)
+    auditing,
     planning,
     reports,
     reproduce,
