@@ -17,6 +17,7 @@ from fedpareto.problem import (
     UsesDevice,
     free_variable,
     is_private,
+    judges,
 )
 from fedpareto.space import FloatArray, Values
 from fedpareto.store import Store
@@ -148,8 +149,8 @@ def _failure(problem: Problem, row: dict[str, float]) -> str | None:
     for name, sentence in problem.failures.items():
         if math.isfinite(row.get(name, math.nan)):
             return sentence.format(row[name])
-    for objective in problem.objectives:
-        value = row.get(objective.measure, math.nan)
+    for judge in judges(problem):
+        value = row.get(judge.measure, math.nan)
         if not math.isfinite(value):
-            return f"{objective.name} must be a finite number, found {value}"
+            return f"{judge.name} must be a finite number, found {value}"
     return None

@@ -195,12 +195,17 @@ def again(study: Study, store: Store, history: History, trials: Sequence[Trial])
     if not trials or not isinstance(study.optimizer, ChoosesRepeats):
         return [True] * len(trials)
     so_far = known_of(study.problem, [store.after(t, t.runs) for t in trials])
-    x = np.vstack([so_far.x, so_far.free_x])
-    y = np.vstack([so_far.y, so_far.free_y])
     of = np.concatenate([np.arange(len(trials)), so_far.free_of])  # the trial of each row
+    tried = History(
+        np.vstack([so_far.x, so_far.free_x]),
+        np.vstack([so_far.y, so_far.free_y]),
+        so_far.batch[of],
+        runs=so_far.runs[of],
+        limited=np.vstack([so_far.limited, so_far.free_limited]),
+    )
     with one_thread():
-        answer = study.optimizer.worth_repeating(study.problem, history, x, y, so_far.runs[of])
-    wanted = _yes_or_no(answer, len(x), "worth_repeating")
+        answer = study.optimizer.worth_repeating(study.problem, history, tried)
+    wanted = _yes_or_no(answer, len(tried), "worth_repeating")
     return [bool(wanted[of == i].any()) for i in range(len(trials))]
 
 

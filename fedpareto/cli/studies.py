@@ -206,10 +206,10 @@ def pick(
             found["search"] = searched
         say(json.dumps(found))
         return
-    values = [f"{o.name} {shown(o, point.objectives[o.name])}" for o in seen.objectives]
+    values = [f"{o.name} {shown(o, point.judged[o.name])}" for o in seen.judges]
     say(f"trial {point.trial}: {', '.join(values)}")
     say(why)
-    for line in [*against(seen), *proxies(seen.objectives), *promises(seen, point), *searched]:
+    for line in [*against(seen), *proxies(seen.judges), *promises(seen, point), *searched]:
         say(line)
     settings = [f"  {name} = {value}" for name, value in point.settings.items()]
     say("\nsettings\n" + "\n".join(settings))
@@ -259,7 +259,7 @@ def _print_front(seen: View, as_json: bool) -> None:
     if seen.front:
         out.print(table(seen))
     say(summary(seen))
-    for line in [*against(seen), *proxies(seen.objectives), *statements(seen)]:
+    for line in [*against(seen), *proxies(seen.judges), *statements(seen)]:
         say(line)
 
 
