@@ -3,9 +3,11 @@
 import re
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
-from importlib.metadata import distributions
+from importlib.metadata import Distribution
+from importlib.metadata import distributions as found_on
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REACHED_INTO = ("botorch", "gpytorch", "linear_operator")
-KEPT = {".py", ".toml", ".md", ".txt", ".json", ".html", ".css", ".js", ".png", ".svg", ".npz"}
+KEPT = {".py", ".toml", ".md", ".txt", ".json", ".html", ".css", ".js", ".png", ".svg", ".npz", ".ipynb"}
 NOT_OURS = {".venv", ".venv-bench", ".git", "build", "dist", "__pycache__", "carry", "fedpareto.egg-info"}
+
+
+def distributions() -> list[Distribution]:
+    """List what is installed; a package that was imported may have put others of its own on Python's path."""
+    return list(found_on(path=[sysconfig.get_paths()["purelib"]]))
 
 
 def plain(name: str) -> str:
@@ -99,7 +106,7 @@ def sources(root: Path) -> set[str]:
         path.relative_to(root) for path in root.rglob("*")
         if path.suffix in KEPT and path.is_file() and not NOT_OURS & set(path.relative_to(root).parts)
     }
-    written = {path for path in found if path.parts[0] == "examples" and path.suffix not in {".py", ".toml"}}
+    written = {path for path in found if path.parts[0] == "examples" and path.suffix not in {".py", ".toml", ".ipynb"} and "starter" not in path.parts}
     hidden = {path for path in found if any(part.startswith(".") for part in path.parts)}
     return {str(path) for path in found - written - hidden}
 

@@ -77,7 +77,7 @@ def train(
         raise SettingError("train: --trial must stand without --pick, found both. Leave one out.")
     if (limits or prefer) and not picked:
         raise SettingError("train: --limit and --prefer must go with --pick, found them without.")
-    study, store = opened(study_file, db, run_code=True)
+    study, store = opened(study_file, db, run_code=True, train=True)
     with store:
         seen = looked(study, store)
         point = _point(seen, trial, picked, dict(map(limit_of, limits)), prefer)
@@ -95,7 +95,7 @@ def train(
         searched = private_search_cost(seen)
         say(json.dumps(_plain(point, trained, model, card) | {"search": searched}))
         return
-    for o in seen.objectives:
+    for o in seen.judges:
         say(f"{o.name:16s} {shown(o, trained.measures[o.measure])}")
     say(same)
     say(trained.guarantee.statement() if trained.guarantee else "No true ε is promised.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from fedpareto.report.points import Point, View
+from fedpareto.report.choose import Point
+from fedpareto.report.points import View
 from fedpareto.report.privacy import guarantee_of, terms_of
 from fedpareto.report.text import proxies
 
@@ -39,7 +40,7 @@ def not_guaranteed(seen: View, point: Point | None) -> list[str]:
         lines.append(
             "Differential privacy: no (ε, δ) is promised for the choice, or none was made."
         )
-    for proxy in proxies(seen.objectives):
+    for proxy in proxies(seen.judges):
         lines.append(f"{proxy} Nothing follows from it about what an attacker can learn.")
     terms = terms_of(seen)
     if terms is not None and not terms.private_data:

@@ -10,7 +10,8 @@ from fedpareto.federation import Federation, is_unseen
 from fedpareto.optimizers import Grid, Optimizer, Random
 from fedpareto.privacy import VIEWS, Guarantee, Privacy, rounded_up
 from fedpareto.problem import is_private
-from fedpareto.report.points import Point, View
+from fedpareto.report.choose import Point
+from fedpareto.report.points import View
 
 SEEN_BY = {
     "server": "a server that sees each upload",
@@ -81,8 +82,8 @@ def headline(seen: View) -> str | None:
 
 
 def epsilon_heading(seen: View) -> list[str]:
-    """Return the heading of the true ε, if it is known and not an objective already."""
-    asked = any(o.measure == "epsilon" for o in seen.objectives)
+    """Return the heading of the true ε, if it is known and no objective or limit already."""
+    asked = any(o.measure == "epsilon" for o in seen.judges)
     if asked or headline(seen) is None:
         return []
     return [f"true ε ({headline(seen)})"]

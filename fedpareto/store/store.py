@@ -27,13 +27,17 @@ from fedpareto.store.access import (
     take_lock,
 )
 from fedpareto.store.audits import ADD, ALL, Audit, audit_of, row_of
+from fedpareto.store.beside import read_baselines, read_facts, write_baselines, write_facts
 from fedpareto.store.checks import check_rows, seal
 from fedpareto.store.identity import check_same, read_identity, seed_in
 from fedpareto.store.making import is_new, new_database
-from fedpareto.store.rows import read_measures, summed, trial_of, write_measures
+from fedpareto.store.rows import finished_row, read_measures, result_row, summed, trial_of
 from fedpareto.store.schema import TABLES, check_ours, columns_in, is_blank, migrate
-from fedpareto.trials import Result, Trial, history_of, printable, read_curves, write_curves
+from fedpareto.store.sessions import Works, begin, more_work, note, read_works, write_works
+from fedpareto.trials import Baseline, Result, Trial, history_of, read_curves
 from fedpareto.words import notebook_table, visible
+
+REPEATS = "SELECT trial, repeat FROM repeats WHERE trial >= ?"
 
 
 class Store:
@@ -46,6 +50,7 @@ class Store:
         self._db = connection
         self._lock = lock
         self._clock = time.monotonic()
+        self._work: Works = {}  # of the session under way
         self._finished: list[Trial] = []  # the first trials, up to the first pending: never change
 
     @classmethod
@@ -194,9 +199,9 @@ class Store:
         query = f"SELECT {self._columns} FROM trials WHERE number >= ? ORDER BY number"
         rows = self._rows(query, first)
         fresh = [trial_of(row, done.get(row[0], set()), repeats) for row in rows]
-        whole = self._finished + fresh
+        known = [] if state == "pending" else list(self._finished)
         self._finished += itertools.takewhile(lambda t: t.state != "pending", fresh)
-        return [t for t in whole if state in (None, t.state)]
+        return [t for t in known + fresh if state in (None, t.state)]
 
     @functools.cached_property
     def _columns(self) -> str:
@@ -212,8 +217,7 @@ class Store:
     def _repeats_done(self, first: int) -> dict[int, set[int]]:
         """Return which repeats are done, trial → repeats, of the trials from this number on."""
         done: dict[int, set[int]] = {}
-        query = "SELECT trial, repeat FROM repeats WHERE trial >= ?"
-        for trial, repeat in self._rows(query, first):
+        for trial, repeat in self._rows(REPEATS, first):
             done.setdefault(trial, set()).add(repeat)
         return done
 
@@ -238,6 +242,11 @@ class Store:
     def seconds(self) -> float:
         """Return the wall-clock time of all sessions together."""
         return float(self._rows("SELECT coalesce(sum(seconds), 0) FROM sessions")[0][0])
+
+    def works(self) -> Works:
+        """Return what was trained where, in all sessions together."""
+        with explained(self.path):
+            return read_works(self._db)
 
     def repeat_measures(self, trial: int) -> list[dict[str, float]]:
         """Return the measures of each training of a trial."""
@@ -283,25 +292,14 @@ class Store:
                 drawn = secrets.token_hex(32)
                 self._db.execute("UPDATE study SET secret = ?, checksum = NULL", (drawn,))
                 seal(self._db, "study")
-            self._db.execute(
-                "INSERT INTO sessions VALUES (?, 0, ?, ?, NULL, NULL)", (started, version, budget)
-            )
-            seal(self._db, "sessions")
+            begin(self._db, started, version, budget)
         self._clock = time.monotonic()
+        self._work = {}
 
     def end_session(self, why: str) -> None:
         """Note why a run ended before its budget."""
         with self._transaction():
-            self._note("ended", why)
-
-    def _note(self, column: str, value: object) -> None:
-        """Write something down of the session that is under way."""
-        self._db.execute(
-            f"UPDATE sessions SET {column} = ?, checksum = NULL "
-            "WHERE rowid = (SELECT max(rowid) FROM sessions)",
-            (value,),
-        )
-        seal(self._db, "sessions")
+            note(self._db, ended=why)
 
     @property
     def ended(self) -> str | None:
@@ -311,12 +309,33 @@ class Store:
         rows = self._rows("SELECT ended FROM sessions ORDER BY rowid DESC LIMIT 1")
         return str(rows[0][0]) if rows and rows[0][0] else None
 
+    @property
+    def facts(self) -> dict[str, Any] | None:
+        """What looking at the study needs of its data; None before the first run."""
+        with explained(self.path):
+            return read_facts(self._db)
+
+    def keep_facts(self, facts: Mapping[str, Any]) -> None:
+        """Write down what looking at the study needs of its data."""
+        with self._transaction():
+            write_facts(self._db, facts)
+
+    def baselines(self, name: str) -> list[Baseline]:
+        """Return each repeat of a baseline, in order; none if it was not measured."""
+        with explained(self.path):
+            return read_baselines(self._db, name)
+
+    def keep_baselines(self, name: str, repeats: Sequence[Baseline]) -> None:
+        """Write down every repeat of a baseline, in place of what was there."""
+        with self._transaction():
+            write_baselines(self._db, name, repeats)
+
     def add(self, batch: int, x: FloatArray, settings: Sequence[Mapping[str, Any]]) -> None:
         """Append points x [n,d] of a batch as pending trials."""
         first = len(self)
         rows = [
-            (first + i, batch, json.dumps(point.tolist()), json.dumps(dict(values)))
-            for i, (point, values) in enumerate(zip(x, settings, strict=True))
+            (i, batch, json.dumps(point.tolist()), json.dumps(dict(values)))
+            for i, (point, values) in enumerate(zip(x, settings, strict=True), first)
         ]
         with self._transaction():
             self._db.executemany(
@@ -328,16 +347,7 @@ class Store:
 
     def record(self, results: Sequence[Result]) -> None:
         """Append results; a trial whose last repeat is among them is finished."""
-        rows = [
-            (
-                r.trial,
-                r.repeat,
-                write_measures(r.measures),
-                None if r.error is None else printable(r.error),
-                write_curves(r.curves),
-            )
-            for r in results
-        ]
+        rows = [result_row(result) for result in results]
         with self._transaction():
             self._db.executemany("INSERT INTO repeats VALUES (?, ?, ?, ?, ?, NULL)", rows)
             trials = {r.trial for r in results}
@@ -345,19 +355,17 @@ class Store:
                 seal(self._db, "repeats", "trial = ?", trial)
             for trial in self._complete(trials):
                 self._finish(trial)
-            self._note("seconds", round(time.monotonic() - self._clock, 3))
+            self._work = more_work(self._work, results)
+            seconds = round(time.monotonic() - self._clock, 3)
+            note(self._db, seconds=seconds, work=write_works(self._work))
 
     def _complete(self, trials: Collection[int]) -> list[int]:
         """Return those of these trials that have all their repeats."""
         if not trials:
             return []
-        rows = self._rows(
-            "SELECT trial FROM repeats WHERE trial BETWEEN ? AND ? "
-            "GROUP BY trial HAVING count(*) >= ?",
-            min(trials),
-            max(trials),
-            self.repeats,
-        )
+        query = "SELECT trial FROM repeats WHERE trial BETWEEN ? AND ? "
+        query += "GROUP BY trial HAVING count(*) >= ?"
+        rows = self._rows(query, min(trials), max(trials), self.repeats)
         return [trial for (trial,) in rows if trial in trials]
 
     def settle(self, trials: Sequence[int]) -> None:
@@ -368,18 +376,10 @@ class Store:
 
     def _finish(self, trial: int) -> None:
         """Write down the mean and spread of a trial whose repeats are all in, or why it failed."""
-        summary = summed(self._trainings(trial))
         self._db.execute(
             "UPDATE trials SET state = ?, measures = ?, spread = ?, error = ?, curves = ?, "
             "checksum = NULL WHERE number = ?",
-            (
-                summary["state"],
-                write_measures(summary["measures"]),
-                write_measures(summary["spread"]),
-                summary["error"],
-                write_curves(summary["curves"]),
-                trial,
-            ),
+            (*finished_row(self._trainings(trial)), trial),
         )
         seal(self._db, "trials", "number = ?", trial)
 
@@ -394,5 +394,5 @@ class Store:
             seal(self._db, "audits")
 
     def history(self, measures: Sequence[str]) -> History:
-        """Return what is known: every finished trial, with these measures as objectives."""
+        """Return every finished trial, with these measures as objectives."""
         return history_of([t for t in self.trials() if t.state != "pending"], measures)
