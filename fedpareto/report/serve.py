@@ -238,10 +238,10 @@ class Server(socketserver.ThreadingTCPServer):
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             self.address_family, _, _, _, place = found[0]
             super().__init__((str(place[0]), port), Answer)
-        except socket.gaierror as error:
+        except (socket.gaierror, UnicodeError) as error:  # no such name, or no name at all
+            why = "no such name can be" if isinstance(error, UnicodeError) else error.strerror
             raise SettingError(
-                f"--host: must be a name or address of this machine, found {host!r}: "
-                f"{error.strerror}."
+                f"--host: must be a name or address of this machine, found {host!r}: {why}."
             ) from error
         except OSError as error:
             raise _explained(error, host, port) from error
