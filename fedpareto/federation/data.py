@@ -11,7 +11,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -37,17 +37,6 @@ WAYS = ("iid", "dirichlet", "shards", "unequal", "site")  # in which data are de
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """What a split needs of training or test records."""
-
-    labels: NDArray[Any]  # [N]
-    sites: NDArray[Any] | None = None  # [N] from 0, where told
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-
-@dataclass(frozen=True)
 class Dataset:
     """Training and test data; an input is x * scale + shift."""
 
@@ -59,16 +48,6 @@ class Dataset:
     shift: float = 0.0
     sites_train: NDArray[Any] | None = None  # [N] the site of each record, from 0, where told
     sites_test: NDArray[Any] | None = None
-
-    @property
-    def train(self) -> Labelled:
-        """What a split needs of the training records."""
-        return Labelled(self.y_train, self.sites_train)
-
-    @property
-    def test(self) -> Labelled:
-        """What a split needs of the test records."""
-        return Labelled(self.y_test, self.sites_test)
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -301,14 +280,32 @@ def _fetched(name: str, folder: Path) -> tuple[tuple[Path, ...], Callable[..., A
 
 def load(data: Data) -> Dataset:
     """Return the data set, which is read once per process."""
-    folder = str(directory(data.directory))
-    dataset = _loaded(replace(data, clients=1, split="iid", alpha=0.5, shards=2, directory=folder))
+    read_by = _read_by(data)
+    dataset = _taken.get(read_by)
+    if dataset is None:
+        dataset = _loaded(replace(read_by, directory=str(directory(data.directory))))
     if data.clients > len(dataset.y_train):
         raise DataError(
             f"data.clients: every client needs an image, so at most {len(dataset.y_train):,} "
             f"clients for {data.name}, found {data.clients:,}. Lower data.clients."
         )
     return dataset
+
+
+def _read_by(data: Data) -> Data:
+    """Return what tells one data set from another: all but how it is dealt."""
+    return replace(data, clients=1, split="iid", alpha=0.5, shards=2)
+
+
+_taken: dict[Data, Dataset] = {}  # by what they are read by
+
+
+def take(data: Data, sent: Dataset) -> None:
+    """Use a data set that another process read; it is copied, since what was sent may be locked."""
+    _taken.clear()
+    held = {field.name: getattr(sent, field.name) for field in fields(sent)}
+    copied = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in held.items()}
+    _taken[_read_by(data)] = Dataset(**copied)
 
 
 @functools.lru_cache(maxsize=4)

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedpareto.contract import cohort
 from fedpareto.federation.columns import settings_of
-from fedpareto.federation.data import Data, Labelled
+from fedpareto.federation.data import Data
 from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.split import fixed_sizes, iid
 from fedpareto.federation.training import Training
@@ -111,8 +111,7 @@ def _work(
     if fixed is not None:
         sizes = np.array(fixed)
     elif data.split == "iid":
-        nothing = Labelled(np.zeros(images, dtype=np.int64))
-        sizes = iid(nothing, data, 0).sizes  # those of every repeat
+        sizes = iid(np.zeros(images, dtype=np.int64), data, 0).sizes  # those of every repeat
     elif data.split == "shards" and rest == 0:
         sizes = np.full(data.clients, held)
     elif training.local_steps and training.batch_size <= held:

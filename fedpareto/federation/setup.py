@@ -67,12 +67,17 @@ class Setup:
 
     def train_split(self) -> Split:
         """Deal the training images to the clients."""
-        return deal(self.data.train, self.where, self.split_seed)[0]
+        return self._dealt()[0]
 
     def test_split(self) -> Split:
         """Deal the test images to the clients, in the proportions of their training images."""
-        _, drawn = deal(self.data.train, self.where, self.split_seed)
-        return dealt(self.data.test, self.where, drawn)
+        data = self.data
+        return dealt(data.y_test, self.where, self._dealt()[1], data.sites_test)
+
+    def _dealt(self) -> tuple[Split, int]:
+        """Return who holds which training images, and the seed by which they were dealt."""
+        data = self.data
+        return deal(data.y_train, self.where, self.split_seed, data.sites_train)
 
     def module(self, model: Model) -> nn.Module:
         """Return a model as it starts in this repeat."""

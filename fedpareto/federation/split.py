@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.errors import DataError, guarded, told
-from fedpareto.federation.data import Data, Labelled, load
+from fedpareto.federation.data import Data, load
 from fedpareto.noise import derive, rng
 from fedpareto.settings import function_of
 
@@ -44,16 +44,15 @@ class Split:
         return cls(np.argsort(owner, kind="stable"), np.concatenate([[0], np.cumsum(sizes)]))
 
 
-def iid(records: Labelled, data: Data, seed: int) -> Split:
+def iid(labels: Indices, data: Data, seed: int) -> Split:
     """Deal the images at random, in shares that differ by at most one image."""
-    n = len(records)
+    n = len(labels)
     starts = np.linspace(0, n, data.clients + 1).astype(np.int64)
     return Split(rng(seed, "split", n).permutation(n), starts)
 
 
-def dirichlet(records: Labelled, data: Data, seed: int) -> Split:
+def dirichlet(labels: Indices, data: Data, seed: int) -> Split:
     """Deal each class in shares drawn from Dirichlet(alpha) (label skew)."""
-    labels = records.labels
     owner = np.empty(len(labels), dtype=np.int64)
     by_class = np.argsort(labels, kind="stable")
     classes, starts = np.unique(labels[by_class], return_index=True)
@@ -64,21 +63,21 @@ def dirichlet(records: Labelled, data: Data, seed: int) -> Split:
     return Split.by_owner(owner, data.clients)
 
 
-def unequal(records: Labelled, data: Data, seed: int) -> Split:
+def unequal(labels: Indices, data: Data, seed: int) -> Split:
     """Deal the images at random, in shares drawn from Dirichlet(alpha)."""
-    n = len(records)
+    n = len(labels)
     owner = np.empty(n, dtype=np.int64)
     shares = rng(seed, "shares").dirichlet(np.full(data.clients, data.alpha))
     owner[rng(seed, "split", n).permutation(n)] = _cut(shares, n)
     return Split.by_owner(owner, data.clients)
 
 
-def shards(records: Labelled, data: Data, seed: int) -> Split:
+def shards(labels: Indices, data: Data, seed: int) -> Split:
     """Sort the images by class, cut them into shards, and deal each client data.shards of them."""
-    n = len(records)
+    n = len(labels)
     count = data.clients * data.shards
     shuffled = rng(seed, "split", n).permutation(n)
-    by_class = shuffled[np.argsort(records.labels[shuffled], kind="stable")]
+    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
     owner_of_shard = rng(seed, "shards").permutation(count) % data.clients
     shard = np.arange(n) * count // n
     owner = np.empty(n, dtype=np.int64)
@@ -86,40 +85,42 @@ def shards(records: Labelled, data: Data, seed: int) -> Split:
     return Split.by_owner(owner, data.clients)
 
 
-def site(records: Labelled, data: Data, seed: int) -> Split:
+def by_site(sites: Indices | None, data: Data) -> Split:
     """Deal each record to the client that is its site."""
-    if records.sites is None:
+    if sites is None:
         raise DataError(
             "data.split: site needs data that name the site of each record, found none. Name the "
             "column of a table as data.site, or put the arrays site_train and site_test into the "
             ".npz file."
         )
-    found = int(records.sites.max()) + 1
+    found = int(sites.max()) + 1
     if found > data.clients:
         raise DataError(
             f"data.clients: must be the number of sites, {found}, found {data.clients}. Write "
             f"clients = {found}."
         )
-    return Split.by_owner(records.sites.astype(np.int64), data.clients)
+    return Split.by_owner(sites.astype(np.int64), data.clients)
 
 
-def dealt(records: Labelled, data: Data, seed: int) -> Split:
+def dealt(labels: Indices, data: Data, seed: int, sites: Indices | None = None) -> Split:
     """Deal records in the way that the data name, perhaps by a function of the user's own."""
+    if data.split == "site":
+        return by_site(sites, data)
     if data.split in SPLITS:
-        return SPLITS[data.split](records, data, seed)
+        return SPLITS[data.split](labels, data, seed)
     where = f"data.split: {data.split!r}"
     function = function_of(data.split)
     try:
         with guarded():
-            found = function(records.labels.copy(), data.clients, rng(seed, "split", len(records)))
+            found = function(labels.copy(), data.clients, rng(seed, "split", len(labels)))
             owner = np.asarray(found)
     except Exception as error:
         raise DataError(
             f"{where} must return the client of each record, found {told(error)}."
         ) from error
-    if owner.shape != (len(records),) or owner.dtype.kind not in "iu":
+    if owner.shape != (len(labels),) or owner.dtype.kind not in "iu":
         raise DataError(
-            f"{where} must return a whole number for each of {len(records):,} records, found "
+            f"{where} must return a whole number for each of {len(labels):,} records, found "
             f"{owner.dtype} of shape {owner.shape}."
         )
     if owner.min() < 0 or owner.max() >= data.clients:
@@ -136,11 +137,10 @@ def _cut(shares: NDArray[np.float64], n: int) -> Indices:
     return np.searchsorted(ends, np.arange(n), side="right").clip(max=len(shares) - 1)
 
 
-SPLITS: dict[str, Callable[[Labelled, Data, int], Split]] = {
+SPLITS: dict[str, Callable[[Indices, Data, int], Split]] = {
     "dirichlet": dirichlet,
     "iid": iid,
     "shards": shards,
-    "site": site,
     "unequal": unequal,
 }
 
@@ -152,14 +152,15 @@ MOST_WORK = 3 * 10**7  # numbers drawn by all tries, seconds of work
 CLASS_WORK = 1000  # numbers that could be drawn in the time that a class takes otherwise
 
 
-def deal(records: Labelled, data: Data, seed: int) -> tuple[Split, int]:
+def deal(
+    labels: Indices, data: Data, seed: int, sites: Indices | None = None
+) -> tuple[Split, int]:
     """Deal training images so that every client gets one; return the split and its seed."""
-    labels = records.labels
     _check(labels, data)
     tries = 1 if data.split == "site" else _tries(labels, data)
     for attempt in range(tries):
         drawn = derive(seed, "deal", attempt)
-        split = dealt(records, data, drawn)
+        split = dealt(labels, data, drawn, sites)
         empty = np.flatnonzero(split.sizes == 0)
         if not len(empty):
             return split, drawn
@@ -208,5 +209,6 @@ def _tries(labels: Indices, data: Data) -> int:
 @functools.lru_cache(maxsize=64)
 def fixed_sizes(data: Data) -> tuple[int, ...]:
     """Return how many images clients hold, [K], where the split is the same in every training."""
-    split, _ = deal(load(data).train, data, FIXED_SPLIT)
+    loaded = load(data)
+    split, _ = deal(loaded.y_train, data, FIXED_SPLIT, loaded.sites_train)
     return tuple(split.sizes.tolist())
