@@ -255,8 +255,9 @@ def own_file(name: str, folder: Path) -> Path:
     for path in (Path(name).expanduser(), folder / name):
         if path.is_file():
             return path
+    kind = "an .npz" if name.endswith(".npz") else "a"
     raise DataError(
-        f"data: {name} must be a file, found none beside the study file, in the working "
+        f"data.name: {name} must be {kind} file, found none beside the study file, in the working "
         f"folder or in {folder}."
     )
 
@@ -303,9 +304,9 @@ _taken: dict[Data, Dataset] = {}  # by what they are read by
 def take(data: Data, sent: Dataset) -> None:
     """Use a data set that another process read; it is copied, since what was sent may be locked."""
     _taken.clear()
-    held = {field.name: getattr(sent, field.name) for field in fields(sent)}
-    copied = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in held.items()}
-    _taken[_read_by(data)] = Dataset(**copied)
+    held: dict[str, Any] = {field.name: getattr(sent, field.name) for field in fields(sent)}
+    copies = {name: v.copy() for name, v in held.items() if isinstance(v, np.ndarray)}
+    _taken[_read_by(data)] = Dataset(**{**held, **copies})
 
 
 @functools.lru_cache(maxsize=4)

@@ -91,7 +91,7 @@ def _of_records(problem: Federation, columns: Columns) -> Guarantee | None:
     records = contract_of(problem, columns).records
     if records is None or not (columns["record_noise_multiplier"] > 0).all():
         return None
-    return record_guarantee(
+    found = record_guarantee(
         problem.privacy,
         records,
         rounds=int(columns["rounds"][0]),
@@ -100,6 +100,7 @@ def _of_records(problem: Federation, columns: Columns) -> Guarantee | None:
         sampling=problem.training.sampling,
         people=people(problem),
     )
+    return replace(found, notes=found.notes + _standardised(problem))
 
 
 def _of_all_records(
@@ -137,6 +138,17 @@ def _ours(problem: Federation) -> bool:
     if hides_records(problem):
         return type(problem.local) in LOCAL_STEPS.values()
     return all(type(link) in MECHANISMS.values() for link in links_of(problem.mechanism))
+
+
+def _standardised(problem: Federation) -> tuple[str, ...]:
+    """Say what statistics of private records tell, where ε is one of records."""
+    if problem.data.standardise != "site":
+        return ()
+    return (
+        "Inputs are standardised by the mean and spread of each site's own training records. A "
+        "record moves these a little, and with them all others of its site, which is not counted: "
+        "for a guarantee of the whole, standardise by public statistics (data.standardise).",
+    )
 
 
 def _weighed(problem: Federation) -> tuple[str, ...]:

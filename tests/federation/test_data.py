@@ -344,7 +344,7 @@ def test_a_name_that_stands_for_nothing_is_refused_with_the_names_that_do(name: 
         Data(name)
     message = str(refused.value)
     assert message.startswith(f"name: there is no data set {name!r}. ")
-    assert message.endswith(" Your own data: the path of an .npz file, or a function as package.module:function.")
+    assert message.endswith(" Your own data: the path of an .npz, .csv or .parquet file, or a function as package.module:function.")
     assert "Did you mean" in message or f"Known: {', '.join(sorted(SETS))}." in message
 
 
