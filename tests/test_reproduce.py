@@ -58,6 +58,20 @@ def test_missing_study_files_are_said(tmp_path):
         study_of(Part("x", "nothing.toml"), "paper", tmp_path)
 
 
+@pytest.mark.parametrize("name", ["{part}.toml", "{experiment}.json", "{experiment}.png"])
+def test_files_of_another_kind_in_the_folder_are_not_replaced(tmp_path, fedpareto, name):
+    experiment = next(iter(EXPERIMENTS.values()))
+    mine = tmp_path / "quick" / name.format(part=experiment.at("quick")[0].name, experiment=experiment.name)
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    refused = fedpareto("reproduce", experiment.name, "--output", tmp_path)
+    assert refused.status == 2
+    assert refused.err.splitlines()[-1].startswith("error: --output: must be a new file or a ")
+    assert refused.err.endswith("would be lost. Name another, or move it away.\n")
+    assert mine.read_text() == "mine"
+    assert [p.name for p in mine.parent.iterdir()] == [mine.name]
+
+
 def test_a_number_agrees_within_the_interval_and_differs_outside():
     assert number("k", 22, "Fig. 2", 20, (18, 23)).verdict == "agrees"
     assert number("k", 22, "Fig. 2", 34, (31, 37)).verdict == "differs"

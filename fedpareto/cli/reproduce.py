@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fedpareto.cli.base import cli
+from fedpareto.cli.base import cli, say
 
 
 @cli.command()
@@ -39,28 +39,28 @@ def reproduce(names: tuple[str, ...], listed: bool, scale: str, output: Path) ->
         return
     chosen = named(names)
     total = sum(e.expected(scale) for e in chosen)
-    click.echo(f"{len(chosen)} names at {scale} scale, about {_time(total)} in all", err=True)
+    say(f"{len(chosen)} names at {scale} scale, about {_time(total)} in all", err=True)
     for experiment in chosen:
         expected = _time(experiment.expected(scale))
-        click.echo(f"{experiment.name}: {experiment.title}, about {expected}", err=True)
+        say(f"{experiment.name}: {experiment.title}, about {expected}", err=True)
         result = run_one(experiment, scale, output / scale)
-        click.echo(f"{experiment.name}  {result['verdict']}\n{result['paragraph']}")
-        click.echo(f"figure  {output / scale / result['figure']}\n")
+        say(f"{experiment.name}  {result['verdict']}\n{result['paragraph']}")
+        say(f"figure  {output / scale / result['figure']}\n")
 
 
 def _print_list() -> None:
     """Print every name with its expected times and what is committed of it."""
     from fedpareto.reproduce import EXPERIMENTS, NAMES, committed
 
-    click.echo(f"{'name':19s} {'quick':>9s} {'paper':>9s}  committed")
+    say(f"{'name':19s} {'quick':>9s} {'paper':>9s}  committed")
     for name in NAMES:
         if name not in EXPERIMENTS:
-            click.echo(f"{name:19s} {'–':>9s} {'–':>9s}  has no studies yet")
+            say(f"{name:19s} {'–':>9s} {'–':>9s}  has no studies yet")
             continue
         times = [_time(EXPERIMENTS[name].expected(scale)) for scale in ("quick", "paper")]
         result = committed(name)
         found = f"{result['scale']}: {result['verdict']}" if result else "nothing"
-        click.echo(f"{name:19s} {times[0]:>9s} {times[1]:>9s}  {found}")
+        say(f"{name:19s} {times[0]:>9s} {times[1]:>9s}  {found}")
 
 
 def _time(seconds: float) -> str:

@@ -11,7 +11,7 @@ import tomlkit
 
 import fedpareto
 from fedpareto.errors import SettingError
-from fedpareto.files import folder_of_examples, write_whole
+from fedpareto.files import check_output, folder_of_examples, write_whole
 from fedpareto.loop import run
 from fedpareto.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, save
 from fedpareto.report.progress import progress
@@ -46,8 +46,16 @@ def study_of(part: Part, scale: str, folder: Path) -> Study:
             table = table[section]
         table[last] = value
     path = folder / f"{part.name}.toml"
-    write_whole(path, tomlkit.dumps(document).encode())
+    _write_study(path, tomlkit.dumps(document).encode())
     return load_study(path)
+
+
+def _write_study(path: Path, content: bytes) -> None:
+    """Write a study file, unless another of that name would be lost."""
+    if path.is_file() and path.read_bytes() == content:
+        return
+    check_output(path, "study", {})
+    write_whole(path, content)
 
 
 def rows_of(study: Study) -> Rows:
@@ -67,6 +75,8 @@ def rows_of(study: Study) -> Rows:
 def reproduce(experiment: Experiment, scale: str, folder: Path) -> dict[str, Any]:
     """Run an experiment and write its figure and numbers into a folder; return the numbers."""
     folder.mkdir(parents=True, exist_ok=True)
+    check_output(folder / f"{experiment.name}.png", "picture", {})
+    check_output(folder / f"{experiment.name}.json", "result", {})
     rows = {p.name: rows_of(study_of(p, scale, folder)) for p in experiment.at(scale)}
     found = experiment.report(rows)
     figure = save(_draw, found, folder / f"{experiment.name}.png")
