@@ -27,7 +27,7 @@ def html_of(seen: View) -> str:
     body: str = paragraph(summary(seen))
     if seen.front:
         body += drawing(seen, seen.recommended) + _front(seen)
-    body += bullets([seen.why, *proxies(seen.objectives), *statements(seen)])
+    body += bullets([seen.why, *proxies(seen.judges), *statements(seen)])
     return f'<style>.fedpareto {{ {own} }}</style><div class="fedpareto">{body}</div>'
 
 
@@ -39,14 +39,14 @@ def _front(seen: View) -> Html:
     rows = [
         [
             p.trial,
-            *(shown(o, p.objectives[o.name]) for o in seen.objectives),
+            *(shown(o, p.judged[o.name]) for o in seen.judges),
             *(epsilon_text(p.measures.get("epsilon")) for _ in true),
             *(short(p.settings[name]) for name in names),
         ]
         for p in points
     ]
     star = points.index(seen.recommended) if seen.recommended in points else None
-    return table(["trial", *map(column, seen.objectives), *true, *names], rows, chosen=star)
+    return table(["trial", *map(column, seen.judges), *true, *names], rows, chosen=star)
 
 
 def frame_of(seen: View) -> DataFrame:
