@@ -328,7 +328,7 @@ def test_pick_keeps_a_tighter_limit_and_finds_runs_that_others_beat(finished):
     chosen, why = pick(seen, {"seconds": tight}, "utility_loss")
     assert chosen.limited["seconds"] == tight
     assert why == f"The least utility_loss under seconds ≤ {tight:g}."
-    with pytest.raises(SettingError, match=r"The least found: utility_loss .*, sent .*, seconds .*, epsilon"):
+    with pytest.raises(SettingError, match=r"The least of each by itself.*: utility_loss .*, sent .*, seconds .*, epsilon"):
         pick(seen, {"epsilon": 1e-9})
     with pytest.raises(SettingError, match=r"second: must be an objective or a limit of the study. Did you mean 'seconds'"):
         pick(seen, {"second": 1.0})

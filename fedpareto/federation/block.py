@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedpareto.contract import Round, expected_cohorts
 from fedpareto.federation.judge import Judge
+from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.losses import loss_of
 from fedpareto.federation.models import Model
 from fedpareto.federation.setup import Setup
@@ -112,6 +113,9 @@ def prepare(
     if connected is not None:
         initial = initial * exists
     momentum = setup.training.momentum
+    # noise on every step would move parameters that there are not
+    noisy = isinstance(setup.local, ClipsRecords) and not bool(exists.all())
+    kept_out = connected is not None or noisy
     recipe = Recipe(
         made,
         None if isinstance(momentum, Variable) else momentum,
@@ -138,7 +142,7 @@ def prepare(
         exists.sum(2).double(),
         linear,
         None if bool(exists.all()) else exists.float(),
-        _thin(exists, made) if connected is not None else (None,) * len(made.initial),
+        _thin(exists, made) if kept_out else (None,) * len(made.initial),
     )
 
 

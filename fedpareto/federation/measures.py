@@ -18,6 +18,8 @@ from fedpareto.space import FloatArray
 if TYPE_CHECKING:
     from fedpareto.federation.trace import Trace
 
+# What protection costs: a measure of the models → what it is without protection
+LOST = {"test_error": "unprotected_error", "test_loss": "unprotected_loss"}
 WORST = "@worst"  # behind an own measure that is taken of the worst client's share
 
 Columns = Mapping[str, FloatArray]  # every setting and what follows from settings alone, name → [R]
@@ -45,6 +47,11 @@ class Measure:
     figures: tuple[str, ...] = ()
     # why it must not be shown where data are private and it does not follow from the settings
     reason: str = "it depends on what clients hold or send, which no noise hides"
+
+    @property
+    def judges(self) -> bool:
+        """Say whether it tells how good models are, rather than what they leak or cost."""
+        return self.source == "models" or bool({*LOST.values()} & {*self.needs})
 
     def of_worst(self, name: str) -> str | None:
         """Return the measure, called so, of the worst client; None where there is none."""
@@ -162,25 +169,41 @@ MEASURES: dict[str, Measure] = {
         source="raw",
         reason="it trains every point again without noise",
     ),
+    "loss_lost": Measure(
+        "test loss beyond that of the same training unprotected (Kang 2023, Eq. 7); "
+        "trains each point twice",
+        lambda trace, s: _last("loss")(trace, s) - s["unprotected_loss"],
+        needs=("unprotected_loss",),
+        source="raw",
+        reason="it trains every point again without noise",
+    ),
     "gu24_eq2": Measure(
-        "leakage of randomization by Gu 2024, Eq. 2, with C = 1",
+        "leakage of randomization by Gu 2024, Eq. 2, with the mechanism's leakage_c for C",
         lambda _, s: gu24_eq2(
-            s["sigma"], s["clipping_norm"], s["sample_ratio"], s["rounds"], s["clients"], s["delta"]
+            s["sigma"],
+            s["clipping_norm"],
+            s["sample_ratio"],
+            s["rounds"],
+            s["clients"],
+            s["delta"],
+            s.get("leakage_c", 1.0),
         ),
         needs=_SENT,
         proxy="Gu 2024, Eq. 2",
         source="settings",
     ),
     "kang23_eq13": Measure(
-        "leakage of randomization, from 0 to 1, by Kang 2023, Eq. 13",
-        lambda _, s: kang23_eq13(s["sigma"], s["clipping_norm"], s["parameters"]),
+        "leakage of randomization, from 0 to 1, by Kang 2023, Eq. 13, with the mechanism's leakage_c1",
+        lambda _, s: kang23_eq13(
+            s["sigma"], s["clipping_norm"], s["parameters"], s.get("leakage_c1", 1.0)
+        ),
         reference=1.0,
         needs=_SENT,
         proxy="Kang 2023, Eq. 13",
         source="settings",
     ),
     "kang23_eq13_smooth": Measure(
-        "the same without its kink: graded where Eq. 13 is 0",
+        "the same without its kink and without C₁: graded where Eq. 13 is 0",
         lambda _, s: kang23_eq13_smooth(s["sigma"], s["clipping_norm"], s["parameters"]),
         reference=1.0,
         needs=_SENT,
@@ -246,6 +269,19 @@ MEASURES: dict[str, Measure] = {
         "true ε if only models are seen and participation is secret",
         _column("epsilon_release"),
         needs=("epsilon_release",),
+        source="settings",
+    ),
+    "epsilon_record": Measure(
+        "true ε of a record, or of records_per_person of them, by the noise of local steps",
+        _column("epsilon_record"),
+        needs=("epsilon_record",),
+        source="settings",
+    ),
+    "epsilon_client": Measure(
+        "true ε of a client by the noise on its updates, for the view of [privacy], where the "
+        "unit is a record that local steps hide",
+        _column("epsilon_client"),
+        needs=("epsilon_client",),
         source="settings",
     ),
     "upload_bytes": Measure(

@@ -47,6 +47,20 @@ class Randomization:
         at_most=1e6,
     )
     of: str = setting("update", help=OF_HELP, **OF)
+    leakage_c: float = setting(
+        1.0,
+        help="C of Gu 2024, Eq. 2, which the paper never gives; the leakage grows with it",
+        above=0,
+        at_most=1e9,
+        search=False,
+    )
+    leakage_c1: float = setting(
+        1.0,
+        help="C₁ of Kang 2023, Eq. 13; the larger, the sooner the leakage is 0",
+        above=0,
+        at_most=1e9,
+        search=False,
+    )
     clipping: str = setting(
         "norm",
         help="scale down by norm / clipping_norm, or by its square over clipping_norm as Gu 2024 "

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from fedpareto.errors import Fault
-from fedpareto.federation import MEASURES, is_unseen
-from fedpareto.federation.measures import Measure, own_measure
+from fedpareto.federation import MEASURES, ClipsRecords, is_unseen
+from fedpareto.federation.measures import LOST, Measure, own_measure
 from fedpareto.mechanisms import adds_noise
 from fedpareto.privacy import Privacy
 from fedpareto.problem import Judge, Limit, Objective
@@ -28,25 +28,26 @@ DERIVED = {
     "epsilon_secagg",
     "epsilon_release",
 }
+EPSILONS = {name for name in DERIVED if name.startswith("epsilon")}
+NOISE = "a mechanism with Gaussian noise"
+RECORDS = 'local steps that hide records ([local] name = "dp_sgd")'
 
 
 def read_judges(
-    sections: Mapping[str, Mapping[str, Any]],
-    privacy: Privacy | None,
-    mechanism: Any,
-    faults: list[Fault],
+    sections: Mapping[str, Mapping[str, Any]], held: Mapping[str, Any], faults: list[Fault]
 ) -> tuple[tuple[Objective, ...], tuple[Limit, ...]]:
     """Return the objectives and the limits without a fault, in their order.
 
-    What is wrong with the others is added to faults.
+    What is wrong with the others is added to faults. held is what was read of the other sections,
+    name → settings.
     """
     if not sections["objectives"]:
         listed = ", ".join(MEASURES)
         message = f"must name at least one, found none. Measures: {listed}."
         faults.append(Fault("objectives", message))
-    sections = _with_target(sections, privacy, faults)
-    goals = [_objective(n, t, mechanism, faults) for n, t in sections["objectives"].items()]
-    beside = [_limit(n, t, mechanism, faults) for n, t in sections["limits"].items()]
+    sections = _with_target(sections, held["privacy"], faults)
+    goals = [_objective(n, t, held, faults) for n, t in sections["objectives"].items()]
+    beside = [_limit(n, t, held, faults) for n, t in sections["limits"].items()]
     objectives = tuple(o for o in goals if o is not None)
     limits = tuple(limit for limit in beside if limit is not None)
     _check_apart(objectives, limits, faults)
@@ -106,7 +107,9 @@ def _check_apart(
             faults.append(Fault(f"limits.{limit.name}", message))
 
 
-def _objective(name: str, table: Any, mechanism: Any, faults: list[Fault]) -> Objective | None:
+def _objective(
+    name: str, table: Any, held: Mapping[str, Any], faults: list[Fault]
+) -> Objective | None:
     where = f"objectives.{name}"
     asked = _table(ObjectiveTable, table, where, faults)
     if asked is None:
@@ -114,7 +117,7 @@ def _objective(name: str, table: Any, mechanism: Any, faults: list[Fault]) -> Ob
     measure = _measure(name, asked, where, faults)
     if measure is None:
         return None
-    chosen = _case(name, asked, measure, where, mechanism, faults)
+    chosen = _case(name, asked, measure, where, held, faults)
     reference = _first(asked.reference, measure.reference, asked.limit)
     if reference is None:
         message = (
@@ -127,7 +130,7 @@ def _objective(name: str, table: Any, mechanism: Any, faults: list[Fault]) -> Ob
     return Objective(name, chosen, asked.limit, asked.penalty, reference, measure.proxy)
 
 
-def _limit(name: str, table: Any, mechanism: Any, faults: list[Fault]) -> Limit | None:
+def _limit(name: str, table: Any, held: Mapping[str, Any], faults: list[Fault]) -> Limit | None:
     where = f"limits.{name}"
     asked = _table(LimitTable, table, where, faults)
     if asked is None:
@@ -135,7 +138,7 @@ def _limit(name: str, table: Any, mechanism: Any, faults: list[Fault]) -> Limit 
     measure = _measure(name, asked, where, faults)
     if measure is None:
         return None
-    chosen = _case(name, asked, measure, where, mechanism, faults)
+    chosen = _case(name, asked, measure, where, held, faults)
     if chosen is None:
         return None
     return Limit(name, asked.limit, chosen, asked.penalty, measure.proxy)
@@ -162,16 +165,21 @@ def _measure(name: str, asked: Table, where: str, faults: list[Fault]) -> Measur
 
 
 def _case(
-    name: str, asked: Table, measure: Measure, where: str, mechanism: Any, faults: list[Fault]
+    name: str,
+    asked: Table,
+    measure: Measure,
+    where: str,
+    held: Mapping[str, Any],
+    faults: list[Fault],
 ) -> str | None:
     """Return the name of a measure for the case asked for; None on a fault."""
     called = asked.measure or name
-    missing = _missing(measure.needs, mechanism)
+    missing = _missing(measure.needs, held)
     if missing:
         key = f"{where}.measure" if asked.measure else where
         needs = " and ".join(missing)
-        found = type(mechanism).__name__
-        faults.append(Fault(key, f"needs a mechanism with {needs}, found {found}."))
+        found = type(held["local" if missing[0] == RECORDS else "mechanism"]).__name__
+        faults.append(Fault(key, f"needs {needs}, found {found}."))
     chosen = called if asked.case == "average" else measure.of_worst(called)
     if chosen is None:
         faults.append(Fault(f"{where}.case", _no_worst(called)))
@@ -192,12 +200,24 @@ def _first(*values: float | None) -> float | None:
     return next((value for value in values if value is not None), None)
 
 
-def _missing(needs: Iterable[str], mechanism: Any) -> list[str]:
-    """Return what a measure is computed from and the mechanism does not have."""
-    if mechanism is None or is_unseen(mechanism):
+def _missing(needs: Iterable[str], held: Mapping[str, Any]) -> list[str]:
+    """Return what a measure is computed from and neither mechanism nor local step has, in words."""
+    mechanism, local, privacy = held["mechanism"], held["local"], held["privacy"]
+    if mechanism is None or is_unseen(mechanism) or is_unseen(local):
         return []
-    there = {"unprotected_error", *named(mechanism)}
+    there = {*LOST.values(), *named(mechanism)}
     if adds_noise(mechanism):
         there |= DERIVED
+    if isinstance(local, ClipsRecords):
+        there |= {"epsilon_record"}
+        if privacy is not None and privacy.unit == "record":
+            there |= EPSILONS | ({"epsilon_client"} if adds_noise(mechanism) else set())
     missing = [need for need in needs if need not in there]
-    return ["Gaussian noise" if need.startswith("epsilon") else need for need in missing]
+    return [_words(need) for need in missing]
+
+
+def _words(need: str) -> str:
+    """Return in words what must be there for something to be known."""
+    if need in ("epsilon_record", "epsilon_client"):
+        return RECORDS
+    return NOISE if need.startswith("epsilon") else f"a mechanism with {need}"

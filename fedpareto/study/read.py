@@ -110,7 +110,7 @@ def built(
         for name in FAMILIES
     }
     asked = {name: sections[name] for name in ("objectives", "limits")}
-    objectives, limits = read_judges(asked, held["privacy"], held["mechanism"], faults)
+    objectives, limits = read_judges(asked, held, faults)
     if stored is None:
         _check_functions(held, (*objectives, *limits), path.parent, faults)
     _refuse_shared_names(held, faults)

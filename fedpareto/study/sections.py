@@ -129,10 +129,16 @@ LATER: tuple[tuple[tuple[str, ...], object], ...] = (
     (("local",), {"name": "sgd"}),
     (("server",), {"name": "average"}),
     (("training", "loss"), "cross_entropy"),
+    (("privacy", "records_per_person"), 1),
     (("looked_at",), False),
+    (("kept",), None),
     (("mechanism", "leakage_rounds"), 1),
     (("mechanism", "links", "leakage_rounds"), 1),
     (("limits",), []),
+    (("mechanism", "leakage_c"), 1.0),
+    (("mechanism", "leakage_c1"), 1.0),
+    (("mechanism", "links", "leakage_c"), 1.0),
+    (("mechanism", "links", "leakage_c1"), 1.0),
 )
 
 SECTIONS = (  # in the order of a file

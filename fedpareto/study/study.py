@@ -12,7 +12,7 @@ from fedpareto.errors import SettingError
 from fedpareto.federation import Average, Federation, Sgd
 from fedpareto.mechanisms import Chain, Encrypts, links_of
 from fedpareto.optimizers import Optimizer
-from fedpareto.problem import Objective, Problem
+from fedpareto.problem import Judge, Problem, limits_of
 from fedpareto.space import range_text
 from fedpareto.study.sections import LATER
 from fedpareto.study.table import plain
@@ -54,6 +54,7 @@ class Study:
     def _repr_html_(self) -> str:
         """Return what is asked and searched, as a notebook shows it."""
         goals = [(f"make small: {o.name}", _asked(o)) for o in self.problem.objectives]
+        goals += [(f"keep within: {o.name}", _asked(o)) for o in limits_of(self.problem)]
         searched = [(f"search: {v.name}", range_text(v)) for v in self.problem.space.variables]
         return notebook_table(repr(self), [*goals, *searched])
 
@@ -75,8 +76,8 @@ class Study:
         return _without_later(kept)
 
 
-def _asked(objective: Objective) -> str:
-    """Return an objective's measure in words: its limit, and that it is a proxy where it is one."""
+def _asked(objective: Judge) -> str:
+    """Return a measure in words: its limit, and that it is a proxy where it is one."""
     limit = "" if objective.limit is None else f", at most {objective.limit:g}"
     proxy = f"; a proxy ({objective.proxy}), no guarantee" if objective.proxy else ""
     return f"{objective.measure}{limit}{proxy}"
@@ -104,7 +105,7 @@ def _without_later(table: dict[str, Any]) -> dict[str, Any]:
     for path, before in LATER:
         *outer, last = path
         for inner in _within(kept, outer):
-            if inner.get(last) == before:
+            if last in inner and inner[last] == before:
                 del inner[last]
     return kept
 
