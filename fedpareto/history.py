@@ -26,6 +26,7 @@ class History:
 
     A long run may also show what shorter ones would have measured (TellsOnTheWay of problem.py):
     free_x and free_y hold that, at smaller values of the variable that says how long a run is.
+    Where batches overlap (a study's in_flight), pending holds the points of those under way.
     """
 
     x: FloatArray  # [n,d] in the unit cube
@@ -40,6 +41,7 @@ class History:
     # measures under a limit that are no objectives, [n,c] and [e,c]
     limited: FloatArray = field(default_factory=_none)
     free_limited: FloatArray = field(default_factory=_none)
+    pending: FloatArray = field(default_factory=_none)  # [p,d], proposed since, and not known yet
 
     def __post_init__(self) -> None:
         shapes = [self.x.shape, self.y.shape, self.batch.shape]
@@ -50,8 +52,19 @@ class History:
             )
         self._check_free()
         self._check_limited()
+        self._check_pending()
         self._fill("runs", np.ones(len(self), np.int64))
         self._fill("spread", np.full(self.judged.shape, np.nan))
+
+    def _check_pending(self) -> None:
+        """Refuse pending points of another space; give their width to none."""
+        d = self.x.shape[1]
+        if self.pending.size == 0:
+            object.__setattr__(self, "pending", np.empty((len(self.pending), d)))
+        elif self.pending.ndim != 2 or self.pending.shape[1] != d:
+            raise SettingError(
+                f"history: pending must be of shape [p,{d}], found {self.pending.shape}."
+            )
 
     def _check_free(self) -> None:
         """Refuse free_x, free_y and free_of that disagree; give their width to empty ones."""
@@ -122,21 +135,30 @@ class History:
         """[e,m+c], the same of what runs showed on the way."""
         return np.hstack([self.free_y, self.free_limited])
 
+    @property
+    def tried(self) -> FloatArray:
+        """[n+p,d], every point proposed so far, in order: measured or not known yet."""
+        return np.vstack([self.x, self.pending]) if len(self.pending) else self.x
+
+    @property
+    def asked(self) -> int:
+        """How many points were proposed so far, in whole batches."""
+        return len(self.x) + len(self.pending)
+
     def before(self, batch: int) -> History:
         """Return the rows of earlier batches, and what their runs showed on the way."""
-        keep = self.batch < batch
-        kept = keep[self.free_of]
-        row = np.cumsum(keep) - 1  # where each row that is kept now stands
+        end = int(np.searchsorted(self.batch, batch))
+        kept = self.free_of < end
         return History(
-            self.x[keep],
-            self.y[keep],
-            self.batch[keep],
+            self.x[:end],
+            self.y[:end],
+            self.batch[:end],
             self.free_x[kept],
             self.free_y[kept],
-            row[self.free_of[kept]],
-            self.runs[keep],
-            self.spread[keep],
-            self.limited[keep],
+            self.free_of[kept],
+            self.runs[:end],
+            self.spread[:end],
+            self.limited[:end],
             self.free_limited[kept],
         )
 

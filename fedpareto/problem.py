@@ -85,8 +85,8 @@ class Problem(Protocol):
     alone. A row that could not be measured is nan; failures names the measures that, where finite,
     say why, each with its sentence.
 
-    A problem may be able to do more: see LimitsMeasures, Knows, TellsOnTheWay, Checks and
-    MayBePrivate.
+    A problem may be able to do more: see LimitsMeasures, Knows, TellsOnTheWay, Checks,
+    SendsData and MayBePrivate.
     `fedpareto.testing.check_problem` checks all of it.
     """
 
@@ -164,6 +164,26 @@ class JoinsRepeats(Protocol):
     @property
     def repeats_at_once(self) -> int:
         """How many repeats, each with a seed of its own, are worth measuring in one call."""
+
+
+@runtime_checkable
+class UsesDevice(Protocol):
+    """A problem that may be measured on a GPU."""
+
+    @property
+    def device(self) -> str:
+        """What it is measured on in this process: cpu or cuda."""
+
+
+@runtime_checkable
+class SendsData(Protocol):
+    """A problem whose data are read once, and sent to every other process that measures it."""
+
+    def data_to_send(self) -> Any:
+        """Return the data, in a form that can be pickled."""
+
+    def take_data(self, data: Any) -> None:
+        """Use data that were sent in place of what this process would read."""
 
 
 @runtime_checkable

@@ -34,6 +34,18 @@ class Trial:
     runs: int = 0  # trainings so far; of a finished trial, those that the means are of
 
 
+HERE = "this process"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Where a training ran, on what, and for how long; no row of a trial depends on it."""
+
+    where: str
+    device: str
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Result:
     """What one training of a trial gave: measures, or the reason why not."""
@@ -43,6 +55,7 @@ class Result:
     measures: dict[str, float]
     error: str | None = None
     curves: dict[str, list[float]] = field(default_factory=dict)
+    ran: Ran | None = None
 
 
 @dataclass(frozen=True)

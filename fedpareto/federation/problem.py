@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedpareto.errors import DataError
 from fedpareto.federation import baselines, blocks, columns, measuring, promises, rules
 from fedpareto.federation.cost import Cost
-from fedpareto.federation.data import Data, load
+from fedpareto.federation.data import Data, Dataset, load, take
 from fedpareto.federation.facts import MOST_CLIENTS, Facts
 from fedpareto.federation.local import ClipsRecords, LocalStep, Sgd
 from fedpareto.federation.looked import is_unseen, known_unrun
@@ -93,6 +93,19 @@ class Federation:
     def repeats_at_once(self) -> int:
         """How many repeats train together: one on a CPU, as many as fit on a GPU."""
         return blocks.at_once(self)[1]
+
+    @property
+    def device(self) -> str:
+        """Where it trains in this process: cpu or cuda."""
+        return blocks.device_of(self)
+
+    def data_to_send(self) -> Dataset:
+        """Return the data set, for processes that have no file of it."""
+        return load(self.data)
+
+    def take_data(self, data: Dataset) -> None:
+        """Train on a data set that was sent, whatever files are here."""
+        take(self.data, data)
 
     @property
     def measures(self) -> dict[str, Measure]:

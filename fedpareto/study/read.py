@@ -143,6 +143,7 @@ def built(
         budget=head.budget,
         seed=head.seed,
         repeats=head.repeats,
+        in_flight=head.in_flight,
         path=path,
         description=_described(head, sections, held, (*objectives, *limits)),
     )

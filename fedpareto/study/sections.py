@@ -47,6 +47,14 @@ class Head:
         at_most=100_000,
         search=False,
     )
+    in_flight: int = setting(
+        0,
+        help="L: a batch follows from the rows of all but the last L batches before it, so that "
+        "L + 1 batches can be trained at the same time",
+        at_least=0,
+        at_most=1000,
+        search=False,
+    )
 
 
 @dataclass(frozen=True)
@@ -131,6 +139,7 @@ LATER: tuple[tuple[tuple[str, ...], object], ...] = (
     (("training", "loss"), "cross_entropy"),
     (("privacy", "records_per_person"), 1),
     (("looked_at",), False),
+    (("in_flight",), 0),
     (("kept",), None),
     (("mechanism", "leakage_rounds"), 1),
     (("mechanism", "links", "leakage_rounds"), 1),

@@ -29,6 +29,7 @@ class Study:
     budget: int
     seed: int = 0
     repeats: int = 1
+    in_flight: int = 0  # batches that may be under way beside the first unfinished one
     path: Path | None = None
     description: dict[str, Any] = field(default_factory=dict)  # the file in full, with defaults
 
@@ -37,6 +38,7 @@ class Study:
             ("budget", self.budget, 1),
             ("repeats", self.repeats, 1),
             ("seed", self.seed, 0),
+            ("in_flight", self.in_flight, 0),
         ):
             if found < least:
                 raise SettingError(
@@ -63,12 +65,14 @@ class Study:
         """What makes it this study: everything but its name and how far to go."""
         if not self.description:
             optimizer = {"name": type(self.optimizer).__name__, **plain(self.optimizer)}
-            return {
+            table = {
                 "seed": self.seed,
                 "repeats": self.repeats,
+                "in_flight": self.in_flight,
                 "problem": _problem_table(self.problem),
                 "optimizer": optimizer,
             }
+            return _without_later(table)
         kept = {k: v for k, v in self.description.items() if k not in ("name", "budget")}
         for name in ("objectives", "limits"):  # in order
             tables = kept.get(name, {}).items()
