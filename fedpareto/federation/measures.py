@@ -178,7 +178,7 @@ MEASURES: dict[str, Measure] = {
         reason="it trains every point again without noise",
     ),
     "gu24_eq2": Measure(
-        "leakage of randomization by Gu 2024, Eq. 2, with the mechanism's leakage_c for C",
+        "leakage of randomization by Gu 2024, Eq. 2, with leakage_c for C",
         lambda _, s: gu24_eq2(
             s["sigma"],
             s["clipping_norm"],
@@ -193,7 +193,7 @@ MEASURES: dict[str, Measure] = {
         source="settings",
     ),
     "kang23_eq13": Measure(
-        "leakage of randomization, from 0 to 1, by Kang 2023, Eq. 13, with the mechanism's leakage_c1",
+        "leakage of randomization, from 0 to 1, by Kang 2023, Eq. 13, with leakage_c1 for C₁",
         lambda _, s: kang23_eq13(
             s["sigma"], s["clipping_norm"], s["parameters"], s.get("leakage_c1", 1.0)
         ),
@@ -233,7 +233,7 @@ MEASURES: dict[str, Measure] = {
     ),
     "xiao25_eq7": Measure(
         "privacy budget by Xiao 2025, Eq. 7, the sampling rate multiplying",
-        lambda _, s: xiao25_eq7(s["noise_multiplier"], s["rounds"], s["sample_ratio"], s["delta"]),
+        lambda _, s: xiao25_eq7(s["multiplier_of_eq7"], s["rounds"], s["sample_ratio"], s["delta"]),
         needs=("noise_multiplier",),
         proxy="Xiao 2025, Eq. 7",
         source="settings",
@@ -241,7 +241,7 @@ MEASURES: dict[str, Measure] = {
     "xiao25_eq7_printed": Measure(
         "privacy budget by Xiao 2025, Eq. 7 as printed, the sampling rate dividing",
         lambda _, s: xiao25_eq7(
-            s["noise_multiplier"], s["rounds"], s["sample_ratio"], s["delta"], printed=True
+            s["multiplier_of_eq7"], s["rounds"], s["sample_ratio"], s["delta"], printed=True
         ),
         needs=("noise_multiplier",),
         proxy="Xiao 2025, Eq. 7, as printed",

@@ -47,6 +47,20 @@ class Randomization:
         at_most=1e6,
     )
     of: str = setting("update", help=OF_HELP, **OF)
+    clipping: str = setting(
+        "norm",
+        help="scale down by norm / clipping_norm, or by its square over clipping_norm as Gu 2024 "
+        "prints in line 21, which bounds the norm by √clipping_norm",
+        options=("norm", "printed"),
+        search=False,
+    )
+    noise_on: str = setting(
+        "sum",
+        help="what noise_multiplier counts on: the sum of a round's uploads, as accountants have "
+        "it, or their average, as Xiao 2025 prints in Eq. 4, which is a cohort times as much",
+        options=("sum", "average"),
+        search=False,
+    )
     leakage_c: float = setting(
         1.0,
         help="C of Gu 2024, Eq. 2, which the paper never gives; the leakage grows with it",
@@ -61,19 +75,17 @@ class Randomization:
         at_most=1e9,
         search=False,
     )
-    clipping: str = setting(
-        "norm",
-        help="scale down by norm / clipping_norm, or by its square over clipping_norm as Gu 2024 "
-        "prints in line 21, which bounds the norm by √clipping_norm",
-        options=("norm", "printed"),
-        search=False,
-    )
 
     def __post_init__(self) -> None:
         if (self.sigma is None) == (self.noise_multiplier is None):
             found = "neither" if self.sigma is None else "both"
             raise SettingError(
                 f"sigma: exactly one of sigma and noise_multiplier must be given, found {found}."
+            )
+        if self.noise_on != "sum" and self.noise_multiplier is None:
+            raise SettingError(
+                f"noise_on: must be sum where sigma is given, found {self.noise_on}: sigma is each "
+                "client's own noise. Give noise_multiplier."
             )
 
     def gaussian(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -85,7 +97,10 @@ class Randomization:
         if self.noise_multiplier is None:
             sigma = values["sigma"]
         else:
-            sigma = values["noise_multiplier"] * clip / values["cohort"] ** 0.5
+            on_the_sum = values["noise_multiplier"] * clip
+            if self.noise_on == "average":
+                on_the_sum = on_the_sum * values["cohort"]
+            sigma = on_the_sum / values["cohort"] ** 0.5
         hidden = clip if self.clipping == "norm" else clip**0.5
         return sigma, hidden
 
