@@ -31,4 +31,5 @@ __all__ = [
     "Psl",
     "QLogNehvi",
     "Random",
+    "StartsAround",
 ]

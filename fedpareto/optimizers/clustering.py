@@ -80,8 +80,8 @@ class FedMoeac:
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         alive = self._survivors(problem, history)
         if len(alive) == 0:
-            return self.first(problem.space, n, seed, len(history))
-        draw = rng(seed, "fedmoeac", len(history))
+            return self.first(problem.space, n, seed, history.asked)
+        draw = rng(seed, "fedmoeac", history.asked)
         cluster = mating_clusters(
             history.y[alive], derive(seed, "fedmoeac", "clusters", len(history))
         )
@@ -100,7 +100,7 @@ class FedMoeac:
                 self.mutation_index,
             )
 
-        return distinct(problem.space, n, history.x, breed)
+        return distinct(problem.space, n, history.tried, breed)
 
     def first(self, space: Space, n: int, seed: int, skip: int) -> FloatArray:
         return first(space, "sobol", n, seed, skip)

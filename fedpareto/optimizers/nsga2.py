@@ -80,8 +80,8 @@ class Nsga2:
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         alive = self._survivors(problem, history)
         if len(alive) == 0:
-            return self.first(problem.space, n, seed, len(history))
-        draw = rng(seed, "nsga2", len(history))
+            return self.first(problem.space, n, seed, history.asked)
+        draw = rng(seed, "nsga2", history.asked)
         y = self._judged(problem, history)
         return self._children(problem, history, alive, y, n, draw)
 
@@ -139,7 +139,7 @@ class Nsga2:
                 self.mutation_index,
             )
 
-        return distinct(problem.space, n, history.x, breed)
+        return distinct(problem.space, n, history.tried, breed)
 
 
 def select(rows: Rows, y: FloatArray, size: int, over: FloatArray | None = None) -> Rows:

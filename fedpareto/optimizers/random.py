@@ -32,7 +32,7 @@ class Random:
     )
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
-        return start(self.sequence, len(problem.space), n, seed, skip=len(history))
+        return start(self.sequence, len(problem.space), n, seed, skip=history.asked)
 
 
 def first(space: Space, sequence: str, n: int, seed: int, skip: int = 0) -> FloatArray:

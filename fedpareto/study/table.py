@@ -149,7 +149,7 @@ def as_range(variable: Variable) -> dict[str, Any]:
     """Return a variable as the table that a study file would hold."""
     if isinstance(variable, Choice):
         return {"choices": list(variable.choices)}
-    held = {"low": variable.low, "high": variable.high, "log": variable.log}
+    held: dict[str, Any] = {"low": variable.low, "high": variable.high, "log": variable.log}
     if isinstance(variable, Float) and variable.mean is not None:
         held |= {"mean": variable.mean, "spread": variable.spread}
     return held

@@ -99,5 +99,5 @@ def test_a_spread_made_in_python_is_checked():
 def test_whole_numbers_have_no_mean(tmp_path):
     path = tmp_path / "study.toml"
     path.write_text(STUDY.replace("rounds = 1", "rounds = { low = 1, high = 3, mean = 2, spread = 1 }"))
-    with pytest.raises(StudyError, match="training.rounds: must be a whole number or a range written as"):
+    with pytest.raises(StudyError, match=r"training\.rounds: must be a whole number or a range written as"):
         load_study(path)
