@@ -211,6 +211,13 @@ def _checked(study: Study) -> tuple[Federation, Variable]:
             "design: training.learning_rate and mechanism.clipping_norm must be fixed, found a "
             "range: k holds for one of each. Write one number."
         )
+    solved = ("sigma", "sample_ratio", "rounds")
+    others = [name for name in problem.space.names if name not in solved]
+    if others:
+        raise SettingError(
+            f"design: {others[0]} must be fixed, found that it is searched: k holds for one value "
+            "of it. Write one."
+        )
     if not least(sigma) > 0:
         raise SettingError(
             f"design: mechanism.sigma must start above 0, found {least(sigma)}. "
@@ -301,10 +308,11 @@ def _round_steps(problem: Federation, ratio: float) -> float:
     """Return the mini-batch steps that the clients of a round take together, on average."""
     training, clients = problem.training, problem.data.clients
     asked = cohort(ratio, clients, training.sampling)
-    if training.local_steps:
-        return asked * training.local_steps
+    work = training.work
+    if work.steps:
+        return asked * work.steps
     images = len(load(problem.data).y_train) / clients
-    return asked * training.local_epochs * math.ceil(images / training.batch_size)
+    return asked * work.epochs * math.ceil(images / work.batch_size)
 
 
 def _seconds_per_round(problem: Federation, sigma: float, ratio: float) -> float:

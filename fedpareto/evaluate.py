@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fedpareto.errors import FedparetoError, guarded, out_of_memory, told
 from fedpareto.noise import derive, widened
-from fedpareto.problem import JoinsRepeats, Problem, TellsOnTheWay, free_variable, is_private
+from fedpareto.problem import (
+    JoinsRepeats,
+    Problem,
+    SortsPoints,
+    TellsOnTheWay,
+    free_variable,
+    is_private,
+)
 from fedpareto.space import FloatArray, Values
 from fedpareto.store import Store
 from fedpareto.study import Study
@@ -43,6 +50,8 @@ def training_seed(study: Study, store: Store | None) -> int:
 
 def blocks_of(problem: Problem, trials: Sequence[Trial]) -> Iterator[list[Job]]:
     """Yield what is measured in one call: a block of trials, as many repeats as fit together."""
+    if isinstance(problem, SortsPoints):
+        trials = sorted(trials, key=lambda trial: problem.alike(trial.settings))
     repeats = sorted({r for t in trials for r in t.repeats_left})
     together = problem.repeats_at_once if isinstance(problem, JoinsRepeats) else 1
     for first in range(0, len(repeats), together):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,6 +121,14 @@ class JoinsRepeats(Protocol):
     @property
     def repeats_at_once(self) -> int:
         """How many repeats, each with a seed of its own, are worth measuring in one call."""
+
+
+@runtime_checkable
+class SortsPoints(Protocol):
+    """A problem whose points are measured faster beside points that are like them."""
+
+    def alike(self, settings: Mapping[str, Any]) -> tuple[float, ...]:
+        """Return a key of a point, given its settings: near points have near keys."""
 
 
 @runtime_checkable

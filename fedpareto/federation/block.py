@@ -26,10 +26,11 @@ from fedpareto.federation.stack import (
     unflatten,
 )
 from fedpareto.federation.steps import Images, Recipe
+from fedpareto.federation.training import Work
 from fedpareto.mechanisms import ThinsOut, thins_out
 from fedpareto.noise import stream
 from fedpareto.settings import named
-from fedpareto.space import FloatArray, Variable
+from fedpareto.space import FloatArray, Integer, Variable
 
 CACHE = 8e6  # bytes of parameters that a processor keeps at hand
 
@@ -47,6 +48,7 @@ class Block:
     terms: Round
     ratios: FloatArray  # [R]
     last_rounds: tuple[int, ...]  # [R]
+    works: tuple[Work, ...]  # [R] how much the clients of each train
     recipe: Recipe
     images: Images
     judge: Judge
@@ -78,11 +80,28 @@ class Block:
         """The rounds of the longest run."""
         return max(self.last_rounds)
 
+    @property
+    def shared(self) -> bool:
+        """Whether the federations of a client slot share its mini-batches, if not their number.
+
+        Sizes from a range never do, whatever the neighbours, so that a row depends on itself alone.
+        """
+        ranged = isinstance(self.setup.training.batch_size, Integer)
+        return not ranged and len({work.batch_size for work in self.works}) == 1
+
+    @property
+    def batch(self) -> int:
+        """To how many places mini-batches are filled up."""
+        return max(self.setup.training.room(work.batch_size) for work in self.works)
+
     def pieces(self) -> list[slice]:
         """Return slots that train together: all on a GPU, else as many as the cache holds."""
         size = self.slots
         if self.device == "cpu":
-            size = max(1, int(CACHE / (4 * self.stack.size * self.federations)))
+            each = self.stack.size
+            if not self.shared:
+                each += self.batch * self.images.x[0].numel()
+            size = max(1, int(CACHE / (4 * each * self.federations)))
         bounds = np.linspace(0, self.slots, math.ceil(self.slots / size) + 1).astype(int)
         return [slice(int(a), int(b)) for a, b in pairwise(bounds)]
 
@@ -111,6 +130,7 @@ def prepare(
     initial = _initial(repeats, models, made).to(device)
     if connected is not None:
         initial = initial * exists
+    columns = {name: v.tolist() for name, v in settings.items()}
     momentum = setup.training.momentum
     recipe = Recipe(
         made,
@@ -128,6 +148,7 @@ def prepare(
         terms,
         ratios,
         tuple(settings["rounds"].long().tolist()),
+        tuple(setup.training.works(columns, len(models))),
         recipe,
         Images(x, y, data.scale, data.shift),
         Judge.of(data, tests, len(models), device, recipe.loss, setup.measures),

@@ -50,10 +50,19 @@ def traces(
     rows_at_once, seeds_at_once = at_once(problem)
     if not _repeated(problem, values, seeds):
         seeds_at_once = 1
-    for grid in grids(seeds, rows_at_once, seeds_at_once):  # [S,R] row numbers
-        firsts = [seeds[rows[0]] for rows in grid]
-        trace, _ = trained(problem, values, given, grid, firsts, along=along)
-        yield grid.flatten(), trace
+    for mine in _by_room(problem, given, len(seeds)):
+        for places in grids([seeds[i] for i in mine], rows_at_once, seeds_at_once):
+            grid = mine[places]  # [S,R] row numbers
+            firsts = [seeds[rows[0]] for rows in grid]
+            trace, _ = trained(problem, values, given, grid, firsts, along=along)
+            yield grid.flatten(), trace
+
+
+def _by_room(problem: Federation, given: Columns, n: int) -> Iterator[Rows]:
+    """Yield the rows whose mini-batches are filled up to the same size: they share blocks."""
+    room = [problem.training.room(work.batch_size) for work in problem.training.works(given, n)]
+    for size in dict.fromkeys(room):
+        yield np.flatnonzero(np.array(room) == size)
 
 
 def row_seeds(problem: Federation, values: Values, seeds: Sequence[int]) -> list[int]:

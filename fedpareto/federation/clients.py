@@ -27,8 +27,19 @@ class Updates:
 
     places: slice  # of the cohort's order
     values: tuple[Tensor, ...]  # S × [R,M,P]
-    steps: Tensor  # [S,M] mini-batch steps that each client took
-    images: Tensor  # [S,M] images that they saw
+    steps: Tensor  # [S,M,R] mini-batch steps that each client took; [S,M,1] where all are alike
+    images: Tensor  # [S,M,R] images that they saw; [S,M,1] where all are alike
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Which images the clients of some slots train on, step by step.
+
+    Federations whose mini-batches have another size have slots of their own: then M is M·R.
+    """
+
+    picks: Tensor  # [steps,B,M], −1 where padded
+    ends: NDArray[np.int64] | None  # [M,R] after how many steps each federation is done
 
 
 class Clients:
@@ -37,9 +48,7 @@ class Clients:
     def __init__(self, block: Block, observer: Observer | None = None) -> None:
         self.block = block
         self.observer = observer
-        self.width = min(
-            block.setup.training.batch_size, max(int(s.sizes.max()) for s in block.splits)
-        )
+        self.width = min(block.batch, max(int(s.sizes.max()) for s in block.splits))
         self.steps: dict[int, LocalSteps] = {}  # by number of slots
 
     def trained(self, state: State, cohorts: Sequence[Cohort], t: int) -> Iterator[Updates]:
@@ -57,18 +66,22 @@ class Clients:
         block = self.block
         S, R, M = len(block.repeats), block.federations, places.stop - places.start
         who = [cohort.order[places] for cohort in cohorts]
-        picks = torch.from_numpy(self._picks(who, t)).to(block.device)  # [steps,B,S·M]
+        draws = self._drawn(who, t)
         begun, ahead = _starts(block, state, who)
-        rate, momentum = block.settings["learning_rate"], block.settings.get("momentum")
-        update = self._steps(picks).run(begun, picks, rate, momentum)
+        rate = block.settings["learning_rate"]
+        momentum = block.settings.get("momentum", torch.zeros_like(rate))
+        if not block.shared:  # each federation in slots of its own
+            begun = [p.reshape(-1, 1, *p.shape[2:]) for p in begun]
+            rate, momentum = (v.repeat(S * M)[:, None] for v in (rate, momentum))
+        update = self._steps(draws.picks).run(begun, draws.picks, rate, momentum, draws.ends)
         if ahead is not None:
-            update = update + ahead
-        there = picks >= 0
+            update = update.view(ahead.shape) + ahead
+        steps, images = _counted(draws)
         return Updates(
             places,
             tuple(u.transpose(0, 1) for u in update.view(S, M, R, -1)),
-            there.any(1).sum(0).view(S, M),
-            there.sum((0, 1)).view(S, M),
+            steps.view(S, M, -1),
+            images.view(S, M, -1),
         )
 
     def _steps(self, picks: Tensor) -> LocalSteps:
@@ -77,25 +90,48 @@ class Clients:
         slots = picks.shape[2]
         known = self.steps.get(slots)
         if known is None or len(known.picks) < len(picks):
-            R = block.federations
+            R = block.federations if block.shared else 1
             known = LocalSteps(block.recipe, block.images, slots, R, picks, block.thin)
             self.steps[slots] = known
         return known
 
-    def _picks(self, who: Sequence[Indices], t: int) -> NDArray[np.int64]:
-        """Return the images of every local step, [steps,B,S·M], −1 where padded."""
-        drawn = [self._batches(s, int(k), t) for s, clients in enumerate(who) for k in clients]
+    def _drawn(self, who: Sequence[Indices], t: int) -> Draws:
+        """Return the images of every local step, filled up to the width of the block."""
+        block, works = self.block, self.block.works
+        asked = [(s, int(k)) for s, clients in enumerate(who) for k in clients]
+        drawn = []
+        ends = []
+        for s, client in asked:
+            mine = self._images(s, client)
+            if block.shared:
+                most = max(works, key=lambda work: (work.steps, work.epochs))
+                drawn.append(block.repeats[s].batches_of(mine, client, t, most))
+                ends.append([work.of(len(mine))[0] for work in works])
+            else:
+                drawn += [block.repeats[s].batches_of(mine, client, t, work) for work in works]
+                ends += [[work.of(len(mine))[0]] for work in works]
         picks = np.full((max(map(len, drawn)), self.width, len(drawn)), -1, dtype=np.int64)
         for m, d in enumerate(drawn):
             picks[: len(d), : d.shape[1], m] = d
-        return picks
+        done = np.array(ends) if block.setup.training.works_differ else None
+        return Draws(torch.from_numpy(picks).to(block.device), done)
 
-    def _batches(self, s: int, client: int, t: int) -> Indices:
-        """Return a client's mini-batches [steps, batch] of a round."""
+    def _images(self, s: int, client: int) -> Indices:
+        """Return the images that a client trains on."""
         mine = self.block.splits[s].of(client)
         if self.observer is not None:
             mine = self.observer.records(s, client, mine)
-        return self.block.repeats[s].batches_of(mine, client, t)
+        return mine
+
+
+def _counted(draws: Draws) -> tuple[Tensor, Tensor]:
+    """Return the steps that were taken and the images seen, [M,R], or [M,1] where all are alike."""
+    there = draws.picks >= 0
+    if draws.ends is None:
+        return there.any(1).sum(0)[:, None], there.sum((0, 1))[:, None]
+    steps = torch.from_numpy(draws.ends).to(draws.picks.device)
+    images = there.sum(1).cumsum(0).t()  # [M,steps]
+    return steps, images.gather(1, steps - 1)
 
 
 def _joined(pieces: Sequence[Updates]) -> Updates:

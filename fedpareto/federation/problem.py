@@ -90,6 +90,12 @@ class Federation:
         """How many repeats train together: one on a CPU, as many as fit on a GPU."""
         return blocks.at_once(self)[1]
 
+    def alike(self, settings: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return a key of a point: points with near keys waste least when they train together."""
+        columns = {name: [value] for name, value in settings.items()}
+        (work,) = self.training.works(columns, 1)
+        return self.training.room(work.batch_size), work.epochs, work.steps
+
     @property
     def measures(self) -> dict[str, Measure]:
         """Every measure there is, those of the user's own among them."""

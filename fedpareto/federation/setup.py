@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from fedpareto.federation.models import Model
-    from fedpareto.federation.training import Training
+    from fedpareto.federation.training import Training, Work
 
 
 FIXED_SPLIT = 0  # the seed of the split of private data, the same in every training
@@ -80,14 +80,16 @@ class Setup:
         """Return a client's mini-batches [steps, batch] of a round as image numbers, −1 padded."""
         return self.batches_of(split.of(client), client, t)
 
-    def batches_of(self, mine: Indices, client: int, t: int) -> Indices:
-        """Return mini-batches [steps, batch] of these images of a client, −1 where padded."""
-        training, size = self.training, self.training.batch_size
-        if training.local_steps:
-            steps = training.local_steps
-            return mine[step_batches(self.seed, t, client, len(mine), steps, size)]
-        epochs = training.local_epochs
-        picks = epoch_batches(self.seed, t, client, len(mine), epochs, size)
+    def batches_of(self, mine: Indices, client: int, t: int, work: Work | None = None) -> Indices:
+        """Return mini-batches [steps, batch] of these images of a client, −1 where padded.
+
+        Those of less work, in batches of the same size, are the first of them. Without work, it is
+        that of the training.
+        """
+        work = work or self.training.work
+        if work.steps:
+            return mine[step_batches(self.seed, t, client, len(mine), work.steps, work.batch_size)]
+        picks = epoch_batches(self.seed, t, client, len(mine), work.epochs, work.batch_size)
         return np.where(picks >= 0, mine[picks], -1)
 
 
