@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from fedpareto.audit import ATTACKS
 from fedpareto.cli import cli
 from fedpareto.federation import MEASURES
 from fedpareto.reproduce import papers_page, results
@@ -121,6 +122,13 @@ def reference() -> str:
         "### [objectives.NAME]",
         "One table per objective, in the order in which they are shown; all are minimised.",
         keys(ObjectiveTable),
+        "## Attacks",
+        "Of `fedpareto audit`; `--set NAME=VALUE` changes a setting.",
+        *(
+            part
+            for name, cls in ATTACKS.items()
+            for part in (f"### {name}", (cls.__doc__ or "").splitlines()[0], keys(cls))
+        ),
         "## Measures",
         measures(),
         "## Commands",

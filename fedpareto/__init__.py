@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpareto.threads import wait_passively
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Adam": "federation",
@@ -20,6 +20,7 @@ _HOMES = {
     "Cost": "federation",
     "Data": "federation",
     "Dataset": "federation",
+    "DpSgd": "federation",
     "Federation": "federation",
     "FedMoeac": "optimizers",
     "FedparetoError": "errors",
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from fedpareto.federation import Cost as Cost
     from fedpareto.federation import Data as Data
     from fedpareto.federation import Dataset as Dataset
+    from fedpareto.federation import DpSgd as DpSgd
     from fedpareto.federation import Federation as Federation
     from fedpareto.federation import Lr as Lr
     from fedpareto.federation import Mlp as Mlp

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import shlex
 import unicodedata
 from collections.abc import Iterable
@@ -9,6 +10,13 @@ from html import escape
 
 # Other (control, format, surrogate, unassigned aside) and the separators that end a line.
 HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+# What is printed where a terminal or a file has no such letter.
+ASCII = {
+    **{"ε": "eps", "δ": "delta", "σ": "sigma", "ρ": "rho", "ξ": "xi", "²": "^2", "√": "sqrt "},
+    **{"≤": "<=", "≥": ">=", "±": "+-", "×": "x", "·": "-", "–": "-", "—": "-", "…": "..."},
+    **{"→": "->", "★": "*", "█": "#", "▌": "|"},
+}
+IN_ASCII = "fedpareto.in_ascii"  # the name of what does it, for streams
 JOINERS = "\u200c\u200d"  # letters of some scripts need them, and they move nothing
 
 
@@ -24,6 +32,18 @@ def visible_lines(text: object) -> str:
     """Return a text in which only ends of lines and tabs are kept of what cannot be seen."""
     lines = str(text).replace("\r\n", "\n").split("\n")
     return "\n".join("\t".join(map(visible, line.split("\t"))) for line in lines)
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """Return plain letters for those that an encoding lacks, and where to go on."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    plain = [ASCII.get(c) or c.encode("ascii", "backslashreplace").decode() for c in lacking]
+    return "".join(plain), error.end
+
+
+codecs.register_error(IN_ASCII, _in_ascii)
 
 
 def in_shell(word: object) -> str:

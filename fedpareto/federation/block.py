@@ -13,9 +13,10 @@ from torch import Tensor
 
 from fedpareto.contract import Round, expected_cohorts
 from fedpareto.federation.judge import Judge
+from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.losses import loss_of
 from fedpareto.federation.models import Model
-from fedpareto.federation.setup import Setup
+from fedpareto.federation.setup import Setup, fills_up, room
 from fedpareto.federation.split import Split
 from fedpareto.federation.stack import (
     Stack,
@@ -29,8 +30,8 @@ from fedpareto.federation.steps import Images, Recipe
 from fedpareto.federation.training import Work
 from fedpareto.mechanisms import ThinsOut, thins_out
 from fedpareto.noise import stream
-from fedpareto.settings import named
-from fedpareto.space import FloatArray, Integer, Variable
+from fedpareto.settings import largest, named
+from fedpareto.space import FloatArray, Variable
 
 CACHE = 8e6  # bytes of parameters that a processor keeps at hand
 
@@ -86,13 +87,25 @@ class Block:
 
         Sizes from a range never do, whatever the neighbours, so that a row depends on itself alone.
         """
-        ranged = isinstance(self.setup.training.batch_size, Integer)
-        return not ranged and len({work.batch_size for work in self.works}) == 1
+        return not fills_up(self.setup) and len({work.batch_size for work in self.works}) == 1
 
     @property
     def batch(self) -> int:
         """To how many places mini-batches are filled up."""
-        return max(self.setup.training.room(work.batch_size) for work in self.works)
+        return max(room(self.setup, work.batch_size) for work in self.works)
+
+    @property
+    def longest(self) -> Work:
+        """The work of whoever trains longest, whose mini-batches begin with those of the others.
+
+        Where records are hidden, it is the longest that can be searched: how wide a step is depends
+        on all who take it, and must not depend on neighbours.
+        """
+        training = self.setup.training
+        if isinstance(self.setup.local, ClipsRecords):
+            most = (largest(training.local_epochs), largest(training.local_steps))
+            return Work(self.works[0].batch_size, *most)
+        return max(self.works, key=lambda work: (work.steps, work.epochs))
 
     def pieces(self) -> list[slice]:
         """Return slots that train together: all on a GPU, else as many as the cache holds."""
@@ -132,6 +145,9 @@ def prepare(
         initial = initial * exists
     columns = {name: v.tolist() for name, v in settings.items()}
     momentum = setup.training.momentum
+    # noise on every step would move parameters that there are not
+    noisy = isinstance(setup.local, ClipsRecords) and not bool(exists.all())
+    kept_out = connected is not None or noisy
     recipe = Recipe(
         made,
         None if isinstance(momentum, Variable) else momentum,
@@ -159,7 +175,7 @@ def prepare(
         exists.sum(2).double(),
         linear,
         None if bool(exists.all()) else exists.float(),
-        _thin(exists, made) if connected is not None else (None,) * len(made.initial),
+        _thin(exists, made) if kept_out else (None,) * len(made.initial),
     )
 
 

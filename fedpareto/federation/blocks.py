@@ -14,7 +14,7 @@ from fedpareto.errors import SettingError
 from fedpareto.federation.cohorts import taking_part
 from fedpareto.federation.columns import Columns
 from fedpareto.federation.data import load
-from fedpareto.federation.setup import Setup
+from fedpareto.federation.setup import Setup, room
 from fedpareto.federation.sizes import size_of
 from fedpareto.noise import widened
 from fedpareto.settings import fixed, largest, named
@@ -60,9 +60,9 @@ def traces(
 
 def _by_room(problem: Federation, given: Columns, n: int) -> Iterator[Rows]:
     """Yield the rows whose mini-batches are filled up to the same size: they share blocks."""
-    room = [problem.training.room(work.batch_size) for work in problem.training.works(given, n)]
-    for size in dict.fromkeys(room):
-        yield np.flatnonzero(np.array(room) == size)
+    rooms = [room(problem, work.batch_size) for work in problem.training.works(given, n)]
+    for size in dict.fromkeys(rooms):
+        yield np.flatnonzero(np.array(rooms) == size)
 
 
 def row_seeds(problem: Federation, values: Values, seeds: Sequence[int]) -> list[int]:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import bdtrc
 from torch import Tensor
 
+from fedpareto.contract import chance
 from fedpareto.federation.block import Block
 from fedpareto.federation.cohorts import Cohort
 from fedpareto.federation.grouped import Params
+from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.observer import Observer
 from fedpareto.federation.split import Indices
 from fedpareto.federation.stack import unflatten
 from fedpareto.federation.state import State
-from fedpareto.federation.steps import LocalSteps
+from fedpareto.federation.steps import NO_STEP, LocalSteps
 from fedpareto.mechanisms import needs_everyone
+from fedpareto.noise import Noise, derive
+
+RARE = 1e-9  # the chance that a mini-batch needs more room than there is, which is then made
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,11 @@ class Clients:
     def __init__(self, block: Block, observer: Observer | None = None) -> None:
         self.block = block
         self.observer = observer
-        self.width = min(block.batch, max(int(s.sizes.max()) for s in block.splits))
+        sizes = np.concatenate([s.sizes for s in block.splits])
+        self.width = min(block.batch, int(sizes.max()))
+        self.by_chance = block.setup.draws_records_by_chance
+        if self.by_chance:
+            self.width = _room(self.width, int(sizes.min()), block.device)
         self.steps: dict[int, LocalSteps] = {}  # by number of slots
 
     def trained(self, state: State, cohorts: Sequence[Cohort], t: int) -> Iterator[Updates]:
@@ -73,65 +83,105 @@ class Clients:
         if not block.shared:  # each federation in slots of its own
             begun = [p.reshape(-1, 1, *p.shape[2:]) for p in begun]
             rate, momentum = (v.repeat(S * M)[:, None] for v in (rate, momentum))
-        update = self._steps(draws.picks).run(begun, draws.picks, rate, momentum, draws.ends)
+        steps = self._steps(draws.picks)
+        update = steps.run(begun, draws.picks, rate, momentum, draws.ends, self._noise(who, t))
         if ahead is not None:
             update = update.view(ahead.shape) + ahead
-        steps, images = _counted(draws)
+        taken, seen = _counted(draws)
+        if self.by_chance:  # those expected: how many there were is not to be told
+            seen = taken * block.batch
         return Updates(
             places,
             tuple(u.transpose(0, 1) for u in update.view(S, M, R, -1)),
-            steps.view(S, M, -1),
-            images.view(S, M, -1),
+            taken.view(S, M, -1),
+            seen.view(S, M, -1),
         )
+
+    def _noise(self, who: Sequence[Indices], t: int) -> Callable[[], Tensor] | None:
+        """Return what draws the noise of one local step after another, [S·M,P] each."""
+        block = self.block
+        if not isinstance(block.setup.local, ClipsRecords):
+            return None
+        sources = [
+            Noise(derive(repeat.seed, "records"), t, clients.tolist(), block.device)
+            for repeat, clients in zip(block.repeats, who, strict=True)
+        ]
+        return lambda: torch.cat([source.normal(block.stack.size) for source in sources])
 
     def _steps(self, picks: Tensor) -> LocalSteps:
         """Return the memory for these picks [steps,B,slots], made anew where they do not fit."""
         block = self.block
         slots = picks.shape[2]
         known = self.steps.get(slots)
-        if known is None or len(known.picks) < len(picks):
+        if known is None or not _fits(picks, known.picks):
             R = block.federations if block.shared else 1
-            known = LocalSteps(block.recipe, block.images, slots, R, picks, block.thin)
+            known = LocalSteps(
+                block.recipe, block.images, slots, R, picks, block.thin, block.settings
+            )
             self.steps[slots] = known
         return known
 
     def _drawn(self, who: Sequence[Indices], t: int) -> Draws:
-        """Return the images of every local step, filled up to the width of the block."""
-        block, works = self.block, self.block.works
+        """Return the images of every local step, filled up to the width of the block.
+
+        A Poisson mini-batch that is larger than the room makes more: none is ever cut short.
+        """
+        block = self.block
         asked = [(s, int(k)) for s, clients in enumerate(who) for k in clients]
+        works = [block.longest] if block.shared else block.works
         drawn = []
         ends = []
         for s, client in asked:
-            mine = self._images(s, client)
-            if block.shared:
-                most = max(works, key=lambda work: (work.steps, work.epochs))
-                drawn.append(block.repeats[s].batches_of(mine, client, t, most))
-                ends.append([work.of(len(mine))[0] for work in works])
-            else:
-                drawn += [block.repeats[s].batches_of(mine, client, t, work) for work in works]
-                ends += [[work.of(len(mine))[0]] for work in works]
-        picks = np.full((max(map(len, drawn)), self.width, len(drawn)), -1, dtype=np.int64)
+            dealt, mine = self._images(s, client)
+            batches_of = block.repeats[s].batches_of
+            drawn += [batches_of(mine, client, t, dealt, work) for work in works]
+            held = dealt if self.by_chance else len(mine)
+            ends.append([work.of(held)[0] for work in block.works])
+        width = max(self.width, *(d.shape[1] for d in drawn))
+        picks = np.full((max(map(len, drawn)), width, len(drawn)), NO_STEP, dtype=np.int64)
         for m, d in enumerate(drawn):
+            picks[: len(d), :, m] = -1
             picks[: len(d), : d.shape[1], m] = d
-        done = np.array(ends) if block.setup.training.works_differ else None
+        done = None
+        if block.setup.training.works_differ:
+            done = np.array(ends) if block.shared else np.reshape(ends, (-1, 1))
+            picks = picks[: done.max()]
         return Draws(torch.from_numpy(picks).to(block.device), done)
 
-    def _images(self, s: int, client: int) -> Indices:
-        """Return the images that a client trains on."""
+    def _images(self, s: int, client: int) -> tuple[int, Indices]:
+        """Return how many images a client was dealt, and those that it trains on."""
         mine = self.block.splits[s].of(client)
+        dealt = len(mine)
         if self.observer is not None:
             mine = self.observer.records(s, client, mine)
-        return mine
+        return dealt, mine
 
 
 def _counted(draws: Draws) -> tuple[Tensor, Tensor]:
     """Return the steps that were taken and the images seen, [M,R], or [M,1] where all are alike."""
     there = draws.picks >= 0
     if draws.ends is None:
-        return there.any(1).sum(0)[:, None], there.sum((0, 1))[:, None]
+        return (draws.picks[:, 0] != NO_STEP).sum(0)[:, None], there.sum((0, 1))[:, None]
     steps = torch.from_numpy(draws.ends).to(draws.picks.device)
     images = there.sum(1).cumsum(0).t()  # [M,steps]
     return steps, images.gather(1, steps - 1)
+
+
+def _room(batch: int, fewest: int, device: str) -> int:
+    """Return how many records a mini-batch drawn by chance has room for, at first.
+
+    A CUDA graph should be made once, so it has room for nearly all there can be.
+    """
+    if device == "cpu":
+        return 1
+    at_least = np.arange(batch, fewest + 1)
+    beyond = bdtrc(at_least, fewest, float(chance(batch, fewest)))
+    return int(at_least[np.argmax(beyond < RARE)])
+
+
+def _fits(picks: Tensor, room: Tensor) -> bool:
+    """Say whether so many steps of so many images fit."""
+    return len(picks) <= len(room) and picks.shape[1] <= room.shape[1]
 
 
 def _joined(pieces: Sequence[Updates]) -> Updates:

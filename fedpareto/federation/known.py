@@ -11,7 +11,8 @@ import numpy as np
 from fedpareto.contract import cohort
 from fedpareto.federation.columns import settings_of
 from fedpareto.federation.data import Data
-from fedpareto.federation.split import iid
+from fedpareto.federation.local import ClipsRecords
+from fedpareto.federation.split import fixed_sizes, iid
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import KnowsCosts, Upload
 from fedpareto.settings import largest, least
@@ -39,8 +40,9 @@ def known_costs(setup: Setup, columns: Mapping[str, FloatArray]) -> dict[str, Fl
 
     from fedpareto.federation.spent import spent
 
-    sizes = _sizes(len(setup.data.y_train), setup.where, training, everyone)
-    work = _work(training, columns, list(sizes)) if sizes else np.zeros((2, 1, 1))
+    fixed = fixed_sizes(setup.where) if isinstance(setup.local, ClipsRecords) else None
+    sizes = _sizes(len(setup.data.y_train), setup.where, training, everyone, fixed)
+    work = _work(setup, columns, list(sizes)) if sizes else np.zeros((2, 1, 1))
     parameters = torch.tensor(columns["parameters"], dtype=torch.float64)
     came = torch.tensor(columns["cohort"], dtype=torch.float64)
     alike = came[:, None]  # how many clients there are of each kind, [n,kinds]
@@ -58,10 +60,12 @@ def known_costs(setup: Setup, columns: Mapping[str, FloatArray]) -> dict[str, Fl
     }
 
 
-def _work(training: Training, columns: Mapping[str, FloatArray], sizes: list[int]) -> FloatArray:
+def _work(setup: Setup, columns: Mapping[str, FloatArray], sizes: list[int]) -> FloatArray:
     """Return the steps and images in a round of clients of these sizes, [2,n,sizes]."""
-    works = training.works(columns, len(columns["rounds"]))
+    works = setup.training.works(columns, len(columns["rounds"]))
     each = {work: [work.of(size) for size in sizes] for work in set(works)}
+    if setup.draws_records_by_chance:  # a training counts those expected at every step
+        each = {work: [(s, s * work.batch_size) for s, _ in found] for work, found in each.items()}
     return np.array([each[work] for work in works], dtype=np.float64).transpose(2, 0, 1)
 
 
@@ -96,17 +100,22 @@ def _everyone(data: Data, training: Training) -> bool:
 
 
 @functools.lru_cache(maxsize=16)
-def _sizes(images: int, data: Data, training: Training, everyone: bool) -> dict[int, int]:
+def _sizes(
+    images: int, data: Data, training: Training, everyone: bool, fixed: tuple[int, ...] | None
+) -> dict[int, int]:
     """Return how many images clients hold → how many clients hold so many.
 
     Images count as far as they matter for how long a client trains. Nothing is returned where that
-    depends on the repeat or on who takes part.
+    depends on the repeat or on who takes part. fixed is how many images clients hold where that is
+    the same in every repeat.
     """
     shard, rest = divmod(images, data.clients * data.shards)
     held = shard * data.shards if data.split == "shards" else 1  # at least, by every client
     batch = int(largest(training.batch_size))
     in_steps = largest(training.local_steps) > 0
-    if data.split == "iid":
+    if fixed is not None:
+        sizes = np.array(fixed)
+    elif data.split == "iid":
         sizes = iid(np.zeros(images, dtype=np.int64), data, 0).sizes  # those of every repeat
     elif data.split == "shards" and rest == 0:
         sizes = np.full(data.clients, held)

@@ -18,6 +18,7 @@ from fedpareto.federation.looked import is_unseen, known_unrun
 from fedpareto.federation.measures import Measure, measures_of
 from fedpareto.federation.models import Model
 from fedpareto.federation.servers import Average, ServerStep
+from fedpareto.federation.setup import room
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Mechanism
 from fedpareto.privacy import VIEWS, Guarantee, Privacy
@@ -94,7 +95,7 @@ class Federation:
         """Return a key of a point: points with near keys waste least when they train together."""
         columns = {name: [value] for name, value in settings.items()}
         (work,) = self.training.works(columns, 1)
-        return self.training.room(work.batch_size), work.epochs, work.steps
+        return room(self, work.batch_size), work.epochs, work.steps
 
     @property
     def measures(self) -> dict[str, Measure]:

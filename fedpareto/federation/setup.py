@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpareto.federation.cohorts import epoch_batches, step_batches
+from fedpareto.contract import by_chance, chance
+from fedpareto.federation.cohorts import chance_batches, epoch_batches, step_batches
 from fedpareto.federation.cost import Cost
 from fedpareto.federation.data import Data, Dataset, load
-from fedpareto.federation.local import LocalStep, Sgd
+from fedpareto.federation.local import ClipsRecords, LocalStep, Sgd
 from fedpareto.federation.servers import Average, ServerStep
-from fedpareto.federation.split import SPLITS, Indices, Split, deal
+from fedpareto.federation.split import FIXED_SPLIT, SPLITS, Indices, Split, deal
 from fedpareto.mechanisms import Mechanism
 from fedpareto.noise import derive
+from fedpareto.settings import largest
+from fedpareto.space import Integer
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from fedpareto.federation.models import Model
+    from fedpareto.federation.problem import Federation
     from fedpareto.federation.training import Training, Work
-
-
-FIXED_SPLIT = 0  # the seed of the split of private data, the same in every training
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class Setup:
     @property
     def split_seed(self) -> int:
         """The seed by which the data are dealt."""
-        return FIXED_SPLIT if self.private else self.seed
+        fixed = self.private or isinstance(self.local, ClipsRecords)
+        return FIXED_SPLIT if fixed else self.seed
 
     def train_split(self) -> Split:
         """Deal the training images to the clients."""
@@ -76,21 +78,56 @@ class Setup:
         """Return the parameters with which a model starts in this repeat."""
         return [p.detach() for p in self.module(model).parameters()]
 
+    @property
+    def draws_records_by_chance(self) -> bool:
+        """Whether each image is in a mini-batch by a chance of its own."""
+        return isinstance(self.local, ClipsRecords) and by_chance(self.local.batches)
+
     def batches(self, split: Split, client: int, t: int) -> Indices:
         """Return a client's mini-batches [steps, batch] of a round as image numbers, −1 padded."""
-        return self.batches_of(split.of(client), client, t)
+        mine = split.of(client)
+        return self.batches_of(mine, client, t, len(mine))
 
-    def batches_of(self, mine: Indices, client: int, t: int, work: Work | None = None) -> Indices:
+    def batches_of(
+        self, mine: Indices, client: int, t: int, dealt: int, work: Work | None = None
+    ) -> Indices:
         """Return mini-batches [steps, batch] of these images of a client, −1 where padded.
 
+        dealt is how many the client was dealt, which is known, unlike which of them there are.
         Those of less work, in batches of the same size, are the first of them. Without work, it is
         that of the training.
         """
         work = work or self.training.work
+        size = work.batch_size
+        if self.draws_records_by_chance:
+            share = float(chance(size, dealt))
+            steps, _ = work.of(dealt)
+            picks = chance_batches(self.seed, t, client, len(mine), steps, share)
+            return np.where(picks >= 0, mine[picks], -1)
         if work.steps:
-            return mine[step_batches(self.seed, t, client, len(mine), work.steps, work.batch_size)]
-        picks = epoch_batches(self.seed, t, client, len(mine), work.epochs, work.batch_size)
+            return mine[step_batches(self.seed, t, client, len(mine), work.steps, size)]
+        picks = epoch_batches(self.seed, t, client, len(mine), work.epochs, size)
         return np.where(picks >= 0, mine[picks], -1)
+
+
+def fills_up(held: Federation | Setup) -> bool:
+    """Say whether mini-batches of unlike sizes train together, filled up to the same size.
+
+    Sizes of a range do. Choices train each by itself, and so do mini-batches that hide records:
+    these are of all sizes already.
+    """
+    ranged = isinstance(held.training.batch_size, Integer)
+    return ranged and not isinstance(held.local, ClipsRecords)
+
+
+def room(held: Federation | Setup, batch_size: int) -> int:
+    """Return to how many places mini-batches of this size are filled up: a power of two, or none.
+
+    That follows from the size alone, so that a row does not depend on its neighbours.
+    """
+    if not fills_up(held):
+        return batch_size
+    return min(1 << (batch_size - 1).bit_length(), int(largest(held.training.batch_size)))
 
 
 def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:

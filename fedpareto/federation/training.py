@@ -135,15 +135,6 @@ class Training:
         held = (self.batch_size, self.local_epochs, self.local_steps)
         return any(isinstance(v, Variable) for v in held)
 
-    def room(self, batch_size: int) -> int:
-        """Return to how many places mini-batches of this size are filled up.
-
-        In a range, sizes up to the next power of two train together; of choices, each by itself.
-        """
-        if not isinstance(self.batch_size, Integer):
-            return batch_size
-        return min(1 << (batch_size - 1).bit_length(), self.batch_size.high)
-
 
 def _text(length: Whole) -> str:
     """Return a number, a range or a list of choices as it may be written."""

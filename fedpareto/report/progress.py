@@ -21,7 +21,7 @@ from fedpareto.words import visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-FIRST = 10.0  # seconds before the first line
+FIRST = 30.0  # seconds before the first line
 BETWEEN = 60.0  # seconds from one line to the next
 
 

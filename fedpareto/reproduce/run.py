@@ -11,7 +11,7 @@ import tomlkit
 
 import fedpareto
 from fedpareto.errors import SettingError
-from fedpareto.files import write_whole
+from fedpareto.files import folder_of_examples, write_whole
 from fedpareto.loop import run
 from fedpareto.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, save
 from fedpareto.report.progress import progress
@@ -19,7 +19,7 @@ from fedpareto.reproduce.experiment import Experiment, Found, Part, Rows, verdic
 from fedpareto.study import Study, load_study
 
 ROOT = Path(fedpareto.__file__).parents[1]
-STUDIES = ROOT / "examples" / "papers"
+STUDIES = folder_of_examples() / "papers"
 RESULTS = ROOT / "benchmarks" / "results" / "papers"
 COLOURS = (BLUE, ORANGE, PURPLE, GREY)
 

@@ -26,6 +26,7 @@ from fedpareto.store.access import (
     put,
     take_lock,
 )
+from fedpareto.store.audits import ADD, ALL, Audit, audit_of, row_of
 from fedpareto.store.checks import check_rows, seal
 from fedpareto.store.identity import check_same, read_identity, seed_in
 from fedpareto.store.making import is_new, new_database
@@ -381,6 +382,16 @@ class Store:
             ),
         )
         seal(self._db, "trials", "number = ?", trial)
+
+    def audits(self) -> list[Audit]:
+        """Return what attacks on points found, in the order in which they were made."""
+        return list(map(audit_of, self._rows(ALL))) if self._has("audits", "trial") else []
+
+    def add_audits(self, audits: Sequence[Audit]) -> None:
+        """Append what attacks on points found."""
+        with self._transaction():
+            self._db.executemany(ADD, map(row_of, audits))
+            seal(self._db, "audits")
 
     def history(self, measures: Sequence[str]) -> History:
         """Return what is known: every finished trial, with these measures as objectives."""
