@@ -12,6 +12,7 @@ import pytest
 from fedpareto import (
     Choice,
     Data,
+    DpSgd,
     Federation,
     Float,
     Integer,
@@ -26,6 +27,7 @@ from fedpareto import (
 from fedpareto.errors import SettingError
 from fedpareto.federation.servers import Adam, Average, Momentum, OneOf
 from fedpareto.federation.setup import Setup
+from fedpareto.privacy import Privacy
 from fedpareto.settings import fixed
 
 DATA = Data("digits", 7, split="unequal", alpha=2.0, share=0.2)
@@ -237,6 +239,27 @@ def test_how_long_clients_train_does_not_change_the_true_epsilon(training):
                                                                                           strict=True)}, 2)
     assert columns["epsilon_server"][0] == columns["epsilon_server"][1] == federation().columns({}, 1)["epsilon_server"][0]
     assert np.isfinite(columns["epsilon_server"]).all()
+
+
+RECORDS = Privacy(unit="record")
+
+
+@pytest.mark.parametrize(("batches", "training"), [
+    ("poisson", {"local_steps": Integer("local_steps", 1, 6), "batch_size": Integer("batch_size", 2, 10)}),
+    ("poisson", unset("local_epochs") | {"batch_size": Choice("batch_size", (4, 6))}),
+    ("shuffled", unset("local_epochs") | {"momentum": Float("momentum", 0.1, 0.9)})], ids=["steps", "epochs", "shuffled"])
+def test_steps_that_hide_records_may_be_searched_too(training, batches):
+    problem = replace(federation(Lr(), **training), local=DpSgd(0.8, 0.5, batches), privacy=RECORDS)
+    points = [problem.space.decode(np.full((1, 3), u)[:, : len(problem.space)]) for u in (0.1, 0.9, 0.5)]
+    points = [{name: column[0] for name, column in p.items()} for p in points]
+    each_by_itself(problem, points)
+    for point, row in zip(points, measured(problem, points), strict=True):
+        alone = fixed_row(problem, point)
+        assert row["test_loss"] == pytest.approx(alone["test_loss"], abs=1e-5)
+        assert {name: row[name] for name in COSTS} == {name: alone[name] for name in COSTS}
+        assert row["epsilon_record"] == alone["epsilon_record"]
+        if "local_steps" in point:
+            assert same(row, alone)
 
 
 @pytest.mark.parametrize(("given", "message"), [
