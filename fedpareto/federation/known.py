@@ -40,8 +40,10 @@ def known_costs(setup: Setup, columns: Mapping[str, FloatArray]) -> dict[str, Fl
 
     from fedpareto.federation.spent import spent
 
-    fixed = fixed_sizes(setup.where) if isinstance(setup.local, ClipsRecords) else None
-    sizes = _sizes(len(setup.data.y_train), setup.where, training, everyone, fixed)
+    fixed = None
+    if isinstance(setup.local, ClipsRecords):
+        fixed = setup.kept.sizes if setup.kept else fixed_sizes(setup.where)
+    sizes = _sizes(setup.images, setup.where, training, everyone, fixed)
     work = _work(setup, columns, list(sizes)) if sizes else np.zeros((2, 1, 1))
     parameters = torch.tensor(columns["parameters"], dtype=torch.float64)
     came = torch.tensor(columns["cohort"], dtype=torch.float64)
