@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedpareto.front import hypervolume
-from fedpareto.problem import feasible, reference
+from fedpareto.problem import feasible, judges, reference
 from fedpareto.reproduce.experiment import Experiment, Found, Line, Panel, Part, Rows
 from fedpareto.reproduce.judge import above
 from fedpareto.trials import known_of
@@ -29,7 +29,7 @@ def volumes(rows: Rows) -> list[float]:
     objectives = rows.study.problem.objectives
     known = known_of(rows.study.problem, rows.trials)
     y = known.y / reference(objectives)
-    within = feasible(objectives, known.y)
+    within = feasible(judges(rows.study.problem), known.judged)
     box = np.ones(len(objectives))
     return [hypervolume(y[within & (known.batch <= g)], box) for g in range(known.batches)]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedpareto.front import knee, nondominated
-from fedpareto.problem import feasible, reference
+from fedpareto.problem import feasible, judges, reference
 from fedpareto.reproduce.experiment import (
     Comparison,
     Experiment,
@@ -29,8 +29,8 @@ NAMES = ("error", "size", "budget")
 def chosen(rows: Rows) -> list[float] | None:
     """Return the knee of a study's front; the paper does not say which point its table shows."""
     objectives = rows.study.problem.objectives
-    y = known_of(rows.study.problem, rows.trials).y
-    y = y[feasible(objectives, y)]
+    known = known_of(rows.study.problem, rows.trials)
+    y = known.y[feasible(judges(rows.study.problem), known.judged)]
     if len(y) == 0:
         return None
     y = y[nondominated(y)]
