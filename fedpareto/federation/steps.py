@@ -167,21 +167,21 @@ class LocalSteps:
         rate: Tensor,
         momentum: Tensor | None = None,
         ends: NDArray[np.int64] | None = None,
-        draw: Callable[[], Tensor] | None = None,
+        draw: Callable[[Tensor], object] | None = None,
     ) -> Tensor:
         """Train models [M,R,...] on picks [steps,B,M], −1 padded, at rates [R]: updates [M,R,P].
 
         momentum [R] is each federation's own, where the recipe has none for all. Rates and momentum
         may differ among slots too, [M,R]. ends [M,R] says after how many steps each model is done;
-        all are after the last if it is left out. draw returns standard normal numbers [M,P] for the
-        noise of the next step, where records are hidden.
+        all are after the last if it is left out. draw fills [M,P] with standard normal numbers for
+        the noise of the next step, where records are hidden.
         """
         self._begin(start, picks, rate, momentum)
         early = {} if ends is None else _early(ends, len(picks))
         kept = []
         for done, step in enumerate(picks, 1):
             if self.noise is not None and draw is not None:
-                self.noise.copy_(draw())
+                draw(self.noise)
             if self.graph is None:
                 self._once(self._width(step))
             else:
