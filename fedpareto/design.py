@@ -205,12 +205,6 @@ def _checked(study: Study) -> tuple[Federation, Variable]:
             f"design: mechanism.sigma must be a range to design within, found {sigma}. "
             "Write sigma = [low, high]."
         )
-    fixed = (problem.training.learning_rate, problem.mechanism.clipping_norm)
-    if any(isinstance(value, Variable) for value in fixed):
-        raise SettingError(
-            "design: training.learning_rate and mechanism.clipping_norm must be fixed, found a "
-            "range: k holds for one of each. Write one number."
-        )
     solved = ("sigma", "sample_ratio", "rounds")
     others = [name for name in problem.space.names if name not in solved]
     if others:
