@@ -1,0 +1,195 @@
+"""The loop of audits: which attacks on which points, how long it takes, rows as they finish."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from fedpareto import __version__
+from fedpareto.audit.base import Attack, Points
+from fedpareto.contract import VIEWS
+from fedpareto.errors import FedparetoError, SettingError, did_you_mean, guarded, told
+from fedpareto.federation import Federation
+from fedpareto.problem import Problem
+from fedpareto.settings import imported, is_own
+from fedpareto.store import Audit, Store
+
+AT_ONCE = 20  # points that are attacked side by side
+Chosen = tuple[int, Mapping[str, Any]]  # a trial and its settings
+
+
+@dataclass(frozen=True)
+class Job:
+    """One attack on some points, from one view."""
+
+    name: str
+    attack: Attack
+    view: str
+    points: Points
+    seconds: float
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The settings of the attack, as they are kept."""
+        return asdict(self.attack)  # type: ignore[call-overload, no-any-return]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is attacked, what is not and why, and what was done already."""
+
+    jobs: tuple[Job, ...]
+    without: Mapping[str, str]  # "attack, view" → why it does not apply
+    before: int  # findings that are there already
+
+    @property
+    def seconds(self) -> float:
+        return sum(job.seconds for job in self.jobs)
+
+
+def attacks_of(names: Sequence[str], options: Mapping[str, Any]) -> dict[str, Attack]:
+    """Return attacks by name, with those of these settings that each has."""
+    from fedpareto.audit import ATTACKS
+
+    found: dict[str, Attack] = {}
+    for name in names:
+        if not is_own(name) and name not in ATTACKS:
+            hint = did_you_mean(name, ATTACKS)
+            raise SettingError(
+                f"--attack: must be one of {', '.join(ATTACKS)}, or your own as package.module:"
+                f"Name, found {name!r}. {hint}".rstrip()
+            )
+        cls = imported(name) if is_own(name) else ATTACKS[name]
+        fields = getattr(cls, "__dataclass_fields__", {})
+        made = cls(**{key: value for key, value in options.items() if key in fields})
+        if not isinstance(made, Attack):
+            raise SettingError(
+                f"--attack: {name} must have inapplicable, seconds, within and audit, found "
+                f"{type(made).__name__}. Try it with fedpareto.testing.check_attack."
+            )
+        found[name] = made
+    known = {key for made in found.values() for key in getattr(made, "__dataclass_fields__", {})}
+    for key in options:
+        if key not in known:
+            raise SettingError(
+                f"--set: must name a setting of {', '.join(found)}, found {key!r}. "
+                f"{did_you_mean(key, known)}".rstrip()
+            )
+    return found
+
+
+def plan(
+    problem: Problem,
+    chosen: Sequence[Chosen],
+    attacks: Mapping[str, Attack],
+    views: Sequence[str] = VIEWS,
+    seed: int = 0,
+    seconds: float | None = None,
+    done: Sequence[Audit] = (),
+) -> Plan:
+    """Return what is to be attacked, within so many seconds if these are given.
+
+    done is what was found before: the same attack on the same point is not made again.
+    """
+    if not isinstance(problem, Federation):
+        raise SettingError(
+            f"audit: must be of a federation, found {type(problem).__name__}: nothing is trained "
+            "that could be attacked."
+        )
+    jobs: list[Job] = []
+    without: dict[str, str] = {}
+    kept = {_key(a, timed=seconds is not None) for a in done}
+    before = 0
+    for start in range(0, len(chosen), AT_ONCE):
+        part = chosen[start : start + AT_ONCE]
+        every = Points(problem, tuple(t for t, _ in part), tuple(dict(s) for _, s in part))
+        for name, attack in attacks.items():
+            for view in views:
+                with _named(name):
+                    why = attack.inapplicable(every, view)
+                if why is not None:
+                    without[f"{name}, {view}"] = why
+                    continue
+                job = Job(name, attack, view, every, 0.0)
+                new = [
+                    _key(a, timed=seconds is not None) not in kept for a in _empty(job, seed)
+                ]
+                before += len(new) - sum(new)
+                if any(new):
+                    left = every.where(new)
+                    with _named(name):
+                        seconds_left = attack.seconds(left, view)
+                    jobs.append(replace(job, points=left, seconds=seconds_left))
+    return Plan(_within(jobs, seconds), without, before)
+
+
+def _within(jobs: Sequence[Job], seconds: float | None) -> tuple[Job, ...]:
+    """Return jobs with as much less work as it takes to end within so many seconds."""
+    total = sum(job.seconds for job in jobs)
+    if seconds is None or total <= seconds:
+        return tuple(jobs)
+    share = seconds / total
+    return tuple(
+        replace(job, attack=job.attack.within(share), seconds=job.seconds * share) for job in jobs
+    )
+
+
+def _empty(job: Job, seed: int) -> list[Audit]:
+    """Return the audits of a job, without what they found."""
+    pairs = zip(job.points.trials, job.points.settings, strict=True)
+    return [Audit(t, s, job.name, job.view, seed, job.options, {}) for t, s in pairs]
+
+
+def _key(audit: Audit, timed: bool) -> str:
+    """Return what tells an audit from any other; within a time, how much work it was does not."""
+    parts = [audit.trial, audit.settings, audit.attack, audit.view, audit.seed]
+    return json.dumps([*parts, None if timed else audit.options], sort_keys=True)
+
+
+def audit(
+    planned: Plan,
+    seed: int = 0,
+    store: Store | None = None,
+    watch: Callable[[Job], None] = lambda job: None,
+) -> Iterator[Audit]:
+    """Make the attacks that are planned, and yield what they found; with a store, keep it too.
+
+    What one job found is kept before the next begins, so that it can be interrupted.
+    """
+    for job in planned.jobs:
+        watch(job)
+        with _named(job.name):
+            findings = job.attack.audit(job.points, job.view, seed)
+        rows = [
+            replace(a, measures=f.measures, picture=f.picture, version=__version__)
+            for a, f in zip(_empty(job, seed), findings, strict=True)
+        ]
+        if store is not None:
+            store.add_audits(rows)
+        yield from rows
+
+
+@contextlib.contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Say which attack failed, where one of the user's own does."""
+    try:
+        with guarded():
+            yield
+    except FedparetoError:
+        raise
+    except Exception as error:
+        if not is_own(name):
+            raise
+        raise FedparetoError(
+            f"audit: attack {name} must run to its end, found {told(error)}. Try it with "
+            "fedpareto.testing.check_attack."
+        ) from error
+
+
+def last_of(audits: Sequence[Audit]) -> list[Audit]:
+    """Return the last audit of each attack and view on each point."""
+    found = {json.dumps([a.trial, a.settings, a.attack, a.view], sort_keys=True): a for a in audits}
+    return list(found.values())
