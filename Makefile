@@ -1,5 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
+RUNS := .venv/.runs
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
@@ -8,7 +9,7 @@ READY := .venv/.ready
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-demo: $(READY)  ## set up, run the quickstart study, say where the page is
+demo: $(RUNS)  ## set up what a study needs, run the quickstart study, say where the page is
 	$(BIN)/fedpareto run examples/quickstart.toml
 
 test: $(READY) browser  ## set up, run the tests
@@ -35,11 +36,15 @@ lint: $(READY)  ## style and types
 
 setup: $(READY)  ## create the virtual environment and install the package with pinned dependencies
 
-$(READY): pyproject.toml constraints.txt hashes.txt
+$(RUNS): pyproject.toml constraints.txt hashes.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "error: $(PYTHON) is older than 3.11; name a newer one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement hashes.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[figures]'
+	@touch $@
+
+$(READY): $(RUNS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from fedpareto.audit import ATTACKS
 from fedpareto.cli import cli
 from fedpareto.federation import MEASURES
 from fedpareto.reproduce import papers_page, results
@@ -51,16 +52,17 @@ def left_out(default: object) -> str:
 
 def value(kind: type, rule) -> str:
     """Return which values a key may have."""
-    if rule.options:
-        return ", ".join(f"`{o}`" for o in rule.options)
     words = [WORDS[kind]]
+    if rule.options:
+        words = [f"`{o}`" for o in rule.options]
     if rule.at_least is not None:
         words.append(f"≥ {rule.at_least:g}")
     elif rule.above is not None:
         words.append(f"> {rule.above:g}")
     if rule.at_most is not None:
         words.append(f"≤ {rule.at_most:,.12g}")
-    searched = "; **can be searched**" if rule.search and kind in (float, int) else ""
+    searchable = rule.search and (kind in (float, int) or bool(rule.options))
+    searched = "; **can be searched**" if searchable else ""
     return ", ".join(words) + searched
 
 
@@ -120,6 +122,13 @@ def reference() -> str:
         "### [objectives.NAME]",
         "One table per objective, in the order in which they are shown; all are minimised.",
         keys(ObjectiveTable),
+        "## Attacks",
+        "Of `fedpareto audit`; `--set NAME=VALUE` changes a setting.",
+        *(
+            part
+            for name, cls in ATTACKS.items()
+            for part in (f"### {name}", (cls.__doc__ or "").splitlines()[0], keys(cls))
+        ),
         "## Measures",
         measures(),
         "## Commands",

@@ -7,34 +7,49 @@ from typing import TYPE_CHECKING, Any
 
 from fedpareto.threads import wait_passively
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
+    "Adam": "federation",
+    "Average": "federation",
     "BatchCrypt": "mechanisms",
+    "Bayesian": "optimizers",
     "Chain": "mechanisms",
     "Choice": "space",
+    "Cnn": "federation.models",
     "Cost": "federation",
     "Data": "federation",
     "Dataset": "federation",
+    "DpSgd": "federation",
     "Federation": "federation",
+    "FedMoeac": "optimizers",
     "FedparetoError": "errors",
     "Float": "space",
+    "Grid": "optimizers",
     "History": "history",
     "Integer": "space",
+    "Lenet": "federation.models",
+    "Lenet5": "federation.models",
     "load_study": "study",
     "Lr": "federation",
     "Mlp": "federation",
+    "Momentum": "federation",
     "Nsga2": "optimizers",
     "Objective": "problem",
     "Optimizer": "optimizers",
     "pick": "report",
     "plan": "privacy",
+    "Point": "report",
     "Privacy": "privacy",
     "Problem": "problem",
+    "progress": "report.progress",
     "Pruning": "mechanisms",
+    "Psl": "optimizers",
+    "QLogNehvi": "optimizers",
     "Quantization": "mechanisms",
     "Random": "optimizers",
     "Randomization": "mechanisms",
+    "Resnet18": "federation.models",
     "run": "loop",
     "Space": "space",
     "Sparsification": "mechanisms",
@@ -43,8 +58,10 @@ _HOMES = {
     "train": "keep",
     "Trained": "keep",
     "Training": "federation",
+    "Unprotected": "mechanisms",
     "Upload": "mechanisms",
     "verify": "loop",
+    "Vgg": "federation.models",
     "View": "report",
     "view": "report",
     "write_page": "report",
@@ -68,13 +85,22 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from fedpareto.errors import FedparetoError as FedparetoError
+    from fedpareto.federation import Adam as Adam
+    from fedpareto.federation import Average as Average
     from fedpareto.federation import Cost as Cost
     from fedpareto.federation import Data as Data
     from fedpareto.federation import Dataset as Dataset
+    from fedpareto.federation import DpSgd as DpSgd
     from fedpareto.federation import Federation as Federation
     from fedpareto.federation import Lr as Lr
     from fedpareto.federation import Mlp as Mlp
+    from fedpareto.federation import Momentum as Momentum
     from fedpareto.federation import Training as Training
+    from fedpareto.federation.models import Cnn as Cnn
+    from fedpareto.federation.models import Lenet as Lenet
+    from fedpareto.federation.models import Lenet5 as Lenet5
+    from fedpareto.federation.models import Resnet18 as Resnet18
+    from fedpareto.federation.models import Vgg as Vgg
     from fedpareto.history import History as History
     from fedpareto.keep import Trained as Trained
     from fedpareto.keep import train as train
@@ -86,18 +112,26 @@ if TYPE_CHECKING:
     from fedpareto.mechanisms import Quantization as Quantization
     from fedpareto.mechanisms import Randomization as Randomization
     from fedpareto.mechanisms import Sparsification as Sparsification
+    from fedpareto.mechanisms import Unprotected as Unprotected
     from fedpareto.mechanisms import Upload as Upload
+    from fedpareto.optimizers import Bayesian as Bayesian
+    from fedpareto.optimizers import FedMoeac as FedMoeac
+    from fedpareto.optimizers import Grid as Grid
     from fedpareto.optimizers import Nsga2 as Nsga2
     from fedpareto.optimizers import Optimizer as Optimizer
+    from fedpareto.optimizers import Psl as Psl
+    from fedpareto.optimizers import QLogNehvi as QLogNehvi
     from fedpareto.optimizers import Random as Random
     from fedpareto.privacy import Privacy as Privacy
     from fedpareto.privacy import plan as plan
     from fedpareto.problem import Objective as Objective
     from fedpareto.problem import Problem as Problem
+    from fedpareto.report import Point as Point
     from fedpareto.report import View as View
     from fedpareto.report import pick as pick
     from fedpareto.report import view as view
     from fedpareto.report import write_page as write_page
+    from fedpareto.report.progress import progress as progress
     from fedpareto.space import Choice as Choice
     from fedpareto.space import Float as Float
     from fedpareto.space import Integer as Integer

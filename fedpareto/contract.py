@@ -4,7 +4,7 @@ Training draws from it, accountants price it, plans solve it, known costs and st
 no other module decides any of this.
 
 Letters: K is all clients, m the clients expected in a round, n those who came, s the noise of one
-client, c the largest norm of what the noise hides.
+client, c the largest norm of what the noise hides. Beside a client, a record of one may be hidden.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fedpareto.space import FloatArray
 VIEWS = ("server", "secagg", "release")
 SAMPLINGS = ("fixed", "poisson")
 WEIGHTINGS = ("uniform", "size")
+BATCHES = ("poisson", "shuffled")
 # by how much the norm over the noise may be larger in training, which rounds both to 32 bits
 FLOAT32 = 1 + 4e-7
 
@@ -69,6 +70,73 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class Uses:
+    """How a round uses each record of a client that holds so many, as an accountant needs it."""
+
+    size: int
+    ratio: Any  # [n] the chance of each record to be in a step; 1 where chance hides nothing
+    times: Any  # [n] how many steps of a round it may be in
+
+
+@dataclass(frozen=True)
+class Records:
+    """How local steps hide each record of a client; every array is [n], or one number for all.
+
+    At every step a client scales the gradient of each record of its mini-batch down to the norm,
+    adds noise to their sum, and divides by the records expected, however many there were. That is
+    so for every client of every round, whoever looks on: what a client sends follows from it. The
+    noise of other clients is not counted, nor that a client may not take part in every round.
+    """
+
+    noise: Any  # on the sum of a mini-batch
+    norm: Any
+    batch: Any  # records expected in a mini-batch
+    sizes: tuple[int, ...]  # how many records clients hold, each number once
+    steps: Any = 0  # local steps of a round; or
+    epochs: Any = 0  # passes over a client's records
+    batches: str = "poisson"  # each record by its own chance; or shuffled: once in every pass
+
+    @property
+    def by_chance(self) -> bool:
+        """Whether each record is in a step by a chance of its own."""
+        return by_chance(self.batches)
+
+    @property
+    def seen_noise(self) -> Any:
+        """The noise on what is seen of a record, over how far it moves that."""
+        return np.asarray(self.noise, dtype=np.float64) / self.norm / FLOAT32
+
+    def steps_of(self, size: int) -> Any:
+        """Return how many steps a client with so many records takes in a round."""
+        if np.any(self.steps):
+            return self.steps
+        return self.epochs * np.ceil(size / np.asarray(self.batch))
+
+    def uses(self) -> list[Uses]:
+        """Return how records are used by clients of each size that could count the most.
+
+        Of sizes with as many steps it is the smallest.
+        """
+        if not self.by_chance:  # once in each pass, in whichever step: nothing is hidden
+            return [Uses(min(self.sizes), np.ones_like(self.seen_noise), self.epochs)]
+        smallest: dict[Any, Uses] = {}
+        for size in sorted(self.sizes, reverse=True):
+            steps = np.asarray(self.steps_of(size))
+            smallest[steps.tobytes()] = Uses(size, chance(self.batch, size), steps)
+        return list(smallest.values())
+
+
+def by_chance(batches: str) -> bool:
+    """Say whether each record is in a mini-batch by a chance of its own."""
+    return batches == "poisson"
+
+
+def chance(batch: Any, size: int) -> Any:
+    """Return the chance of each record of a client to be in a mini-batch (Poisson sampling)."""
+    return np.asarray(batch, dtype=np.float64) / size
+
+
+@dataclass(frozen=True)
 class Round:
     """The terms of a round of n federations; every array is [n], or one number for all."""
 
@@ -82,6 +150,7 @@ class Round:
     # Gaussian noise, and a client can count on its own alone
     noise_last: bool = True
     centred: bool = True  # whether an update of zero is sent as zero, but for the noise
+    records: Records | None = None  # how local steps hide records; None where they do not
 
     @property
     def most(self) -> Any:

@@ -230,3 +230,10 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def folder_of_examples() -> Path:
+    """Return where the examples are: within the installed package, or beside it in its source."""
+    package = Path(__file__).parent
+    installed = package / "examples"
+    return installed if installed.is_dir() else package.parent / "examples"

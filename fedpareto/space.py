@@ -171,6 +171,15 @@ class Choice:
 Variable = Float | Integer | Choice
 
 
+def range_text(variable: Variable) -> str:
+    """Say in words which values a variable may take."""
+    if isinstance(variable, Choice):
+        return "one of " + ", ".join(map(str, variable.choices))
+    scale = ", on a log scale" if variable.log else ""
+    whole = "whole numbers " if isinstance(variable, Integer) else ""
+    return f"{whole}{variable.low:g} to {variable.high:g}{scale}"
+
+
 @dataclass(frozen=True)
 class Space:
     """The variables that are searched, in order; a point is a row of the unit cube."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 from collections.abc import Callable
@@ -97,6 +98,8 @@ def finished_study(_finished_once: Path, tiny_study: Path) -> Path:
 def fedpareto(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Finished]:
     """The command line, called in this process: fedpareto("run", path)."""
     from fedpareto.cli import main
+
+    monkeypatch.setattr("fedpareto.report.progress.FIRST", math.inf)  # a slow machine prints no more
 
     def call(*words: object) -> Finished:
         monkeypatch.setattr(sys, "argv", ["fedpareto", *map(str, words)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -200,3 +201,21 @@ def test_a_preference_that_is_none_is_refused(done, fedpareto, at, says):
     status, _, err = fedpareto("front", done, "--at", at)
     assert status == 2
     assert says in err
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1"])
+def test_a_console_without_greek_letters_shows_words_in_their_place(encoding):
+    shown = subprocess.run(
+        [sys.executable, "-m", "fedpareto", "plan", "--epsilon", "4", "--clients", "1000"],
+        env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True, check=True,
+    ).stdout.decode(encoding)
+    assert " eps" in shown
+    assert "#" in shown
+    assert "\\u" not in shown
+
+
+def test_whoever_stops_reading_ends_the_command_without_an_error(tmp_path):
+    command = f"{sys.executable} -m fedpareto init --list | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout == "0\n"

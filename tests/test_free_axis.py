@@ -110,9 +110,10 @@ def test_a_database_of_the_first_version_can_be_read_and_continued(tiny_study, t
         db.execute("ALTER TABLE study DROP COLUMN secret")
         for table in ("study", "trials", "repeats", "sessions"):
             db.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+        db.execute("DROP TABLE audits")
         db.execute("PRAGMA user_version = 1")
     db.close()
-    assert len(MIGRATIONS) == 4
+    assert len(MIGRATIONS) == 5
     with Store.read(path) as store:
         assert [t.curves for t in store.trials()] == [{}, {}]
         json.dumps(store.identity)

@@ -102,9 +102,9 @@ DAMAGE = {
         "table trials, row 1, column checksum: must be that of the row's values and of its 1 trainings, found '",
     "DELETE FROM study": "table study, row 1, column name: must be one row, found 0",
     "ALTER TABLE trials DROP COLUMN curves":
-        "table trials: version 4 must have the columns number, batch, point, settings, state, measures, spread, error, curves, checksum, "
+        "table trials: version 5 must have the columns number, batch, point, settings, state, measures, spread, error, curves, checksum, "
         "found number, batch, point, settings, state, measures, spread, error, checksum.",
-    "DROP TABLE sessions": "table sessions: version 4 must have the columns started, seconds, version, budget, ended, checksum, found no such table.",
+    "DROP TABLE sessions": "table sessions: version 5 must have the columns started, seconds, version, budget, ended, checksum, found no such table.",
 }
 
 

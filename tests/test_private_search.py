@@ -232,6 +232,7 @@ def test_trainings_of_before_that_shared_their_noise_are_refused(write, fedparet
         db.execute("ALTER TABLE study DROP COLUMN secret")
         for table in ("study", "trials", "repeats", "sessions"):
             db.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+        db.execute("DROP TABLE audits")
         db.execute("PRAGMA user_version = 2")
     db.close()
     for words in (("front", path), ("run", path)):

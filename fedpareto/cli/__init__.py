@@ -10,16 +10,18 @@ from typing import NoReturn
 import click
 
 from fedpareto.cli import (  # noqa: F401  (their commands)
+    auditing,
     planning,
     reports,
     reproduce,
     rescuing,
+    starting,
     studies,
     training,
 )
 from fedpareto.cli.base import cli
 from fedpareto.errors import FedparetoError
-from fedpareto.words import visible_lines
+from fedpareto.words import IN_ASCII, visible_lines
 
 __all__ = ["cli", "main"]
 
@@ -29,7 +31,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # a letter that the terminal lacks is no reason to fail
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=IN_ASCII)
     try:
         status = _called()
     except click.exceptions.Abort:
@@ -49,9 +51,12 @@ def main() -> None:
 
 def _called() -> int:
     """Run the command and return its status; only code of the user's own ends it otherwise."""
+    stdout = sys.stdout
     try:
         status = cli.main(standalone_mode=False)
     except (SystemExit, GeneratorExit) as error:
+        if sys.stdout is not stdout:  # click ends the program so where nobody reads on
+            raise BrokenPipeError from error
         raise FedparetoError(
             "run: code of your own must return, found that it ended the program by "
             f"{type(error).__name__}: {error}. Let it raise an error in its place."

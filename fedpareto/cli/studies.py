@@ -208,7 +208,7 @@ def _print_front(seen: View, as_json: bool) -> None:
 def _print_preferred(study_file: Path, db: Path | None, at: str, as_json: bool) -> None:
     """Print the settings that Pareto set learning finds best for a preference."""
     from fedpareto.loop import preferred
-    from fedpareto.report.text import short
+    from fedpareto.words import short
 
     study, store = opened(study_file, db)
     with store:
@@ -226,7 +226,7 @@ def _print_preferred(study_file: Path, db: Path | None, at: str, as_json: bool) 
 
 def _print_rest(seen: View, store: Store, page: Path) -> None:
     """Print the recommended trial, the first failure, and where the files are."""
-    from fedpareto.report.text import short
+    from fedpareto.words import short
 
     if seen.recommended:
         chosen = ", ".join(f"{k} = {short(v)}" for k, v in seen.recommended.settings.items())

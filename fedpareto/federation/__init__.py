@@ -2,7 +2,7 @@
 
 from fedpareto.federation.cost import Cost
 from fedpareto.federation.data import Data, Dataset
-from fedpareto.federation.local import LOCAL_STEPS, LocalStep, Sgd
+from fedpareto.federation.local import LOCAL_STEPS, ClipsRecords, DpSgd, LocalStep, Sgd
 from fedpareto.federation.looked import Unseen, is_unseen
 from fedpareto.federation.losses import LOSSES, Loss
 from fedpareto.federation.measures import MEASURES, Measure
@@ -20,9 +20,11 @@ __all__ = [
     "SERVERS",
     "Adam",
     "Average",
+    "ClipsRecords",
     "Cost",
     "Data",
     "Dataset",
+    "DpSgd",
     "Federation",
     "LocalStep",
     "Loss",

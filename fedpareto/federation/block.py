@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedpareto.contract import Round, expected_cohorts
 from fedpareto.federation.judge import Judge
+from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.losses import loss_of
 from fedpareto.federation.models import Model
 from fedpareto.federation.setup import Setup
@@ -29,7 +30,7 @@ from fedpareto.federation.steps import Images, Recipe
 from fedpareto.mechanisms import ThinsOut, thins_out
 from fedpareto.noise import stream
 from fedpareto.settings import named
-from fedpareto.space import FloatArray
+from fedpareto.space import FloatArray, Variable
 
 CACHE = 8e6  # bytes of parameters that a processor keeps at hand
 
@@ -111,7 +112,16 @@ def prepare(
     initial = _initial(repeats, models, made).to(device)
     if connected is not None:
         initial = initial * exists
-    recipe = Recipe(made, setup.training.momentum, loss_of(setup.training.loss), setup.local)
+    momentum = setup.training.momentum
+    # noise on every step would move parameters that there are not
+    noisy = isinstance(setup.local, ClipsRecords) and not bool(exists.all())
+    kept_out = connected is not None or noisy
+    recipe = Recipe(
+        made,
+        None if isinstance(momentum, Variable) else momentum,
+        loss_of(setup.training.loss),
+        setup.local,
+    )
     x = torch.from_numpy(data.x_train).to(device)
     y = torch.from_numpy(data.y_train).to(device)
     tests = [r.test_split() for r in repeats]
@@ -132,7 +142,7 @@ def prepare(
         exists.sum(2).double(),
         linear,
         None if bool(exists.all()) else exists.float(),
-        _thin(exists, made) if connected is not None else (None,) * len(made.initial),
+        _thin(exists, made) if kept_out else (None,) * len(made.initial),
     )
 
 

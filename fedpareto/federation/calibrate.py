@@ -125,7 +125,7 @@ def _step_seconds(problem: Federation, model: Model, size: int, share: float) ->
     rows = np.arange(size) % len(data.y_train)
     x = torch.from_numpy(data.x_train[rows]) * data.scale + data.shift
     y = torch.from_numpy(data.y_train[rows])
-    sgd = torch.optim.SGD(module.parameters(), lr=1e-6, momentum=problem.training.momentum)
+    sgd = torch.optim.SGD(module.parameters(), lr=1e-6, momentum=largest(problem.training.momentum))
 
     loss = loss_of(problem.training.loss)
 

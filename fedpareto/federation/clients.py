@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import bdtrc
 from torch import Tensor
 
+from fedpareto.contract import chance
 from fedpareto.federation.block import Block
 from fedpareto.federation.cohorts import Cohort
 from fedpareto.federation.grouped import Params
+from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.observer import Observer
 from fedpareto.federation.split import Indices
 from fedpareto.federation.stack import unflatten
 from fedpareto.federation.state import State
-from fedpareto.federation.steps import LocalSteps
+from fedpareto.federation.steps import NO_STEP, LocalSteps
 from fedpareto.mechanisms import needs_everyone
+from fedpareto.noise import Noise, derive
+
+RARE = 1e-9  # the chance that a mini-batch needs more room than there is, which is then made
 
 
 @dataclass(frozen=True)
@@ -37,9 +43,11 @@ class Clients:
     def __init__(self, block: Block, observer: Observer | None = None) -> None:
         self.block = block
         self.observer = observer
-        self.width = min(
-            block.setup.training.batch_size, max(int(s.sizes.max()) for s in block.splits)
-        )
+        sizes = np.concatenate([s.sizes for s in block.splits])
+        self.width = min(block.setup.training.batch_size, int(sizes.max()))
+        self.by_chance = block.setup.draws_records_by_chance
+        if self.by_chance:
+            self.width = _room(self.width, int(sizes.min()), block.device)
         self.steps: dict[int, LocalSteps] = {}  # by number of slots
 
     def trained(self, state: State, cohorts: Sequence[Cohort], t: int) -> Iterator[Updates]:
@@ -59,42 +67,82 @@ class Clients:
         who = [cohort.order[places] for cohort in cohorts]
         picks = torch.from_numpy(self._picks(who, t)).to(block.device)  # [steps,B,S·M]
         begun, ahead = _starts(block, state, who)
-        update = self._steps(picks).run(begun, picks, block.settings["learning_rate"])
+        rate, momentum = block.settings["learning_rate"], block.settings.get("momentum")
+        update = self._steps(picks).run(begun, picks, rate, momentum, self._noise(who, t))
         if ahead is not None:
             update = update + ahead
-        there = picks >= 0
+        steps = (picks[:, 0] != NO_STEP).sum(0)
+        seen = (picks >= 0).sum((0, 1))
+        if self.by_chance:  # those expected: how many there were is not to be told
+            seen = steps * block.setup.training.batch_size
         return Updates(
             places,
             tuple(u.transpose(0, 1) for u in update.view(S, M, R, -1)),
-            there.any(1).sum(0).view(S, M),
-            there.sum((0, 1)).view(S, M),
+            steps.view(S, M),
+            seen.view(S, M),
         )
+
+    def _noise(self, who: Sequence[Indices], t: int) -> Callable[[], Tensor] | None:
+        """Return what draws the noise of one local step after another, [S·M,P] each."""
+        block = self.block
+        if not isinstance(block.setup.local, ClipsRecords):
+            return None
+        sources = [
+            Noise(derive(repeat.seed, "records"), t, clients.tolist(), block.device)
+            for repeat, clients in zip(block.repeats, who, strict=True)
+        ]
+        return lambda: torch.cat([source.normal(block.stack.size) for source in sources])
 
     def _steps(self, picks: Tensor) -> LocalSteps:
         """Return the memory for these picks [steps,B,slots], made anew where they do not fit."""
         block = self.block
         slots = picks.shape[2]
         known = self.steps.get(slots)
-        if known is None or len(known.picks) < len(picks):
+        if known is None or not _fits(picks, known.picks):
             R = block.federations
-            known = LocalSteps(block.recipe, block.images, slots, R, picks, block.thin)
+            known = LocalSteps(
+                block.recipe, block.images, slots, R, picks, block.thin, block.settings
+            )
             self.steps[slots] = known
         return known
 
     def _picks(self, who: Sequence[Indices], t: int) -> NDArray[np.int64]:
-        """Return the images of every local step, [steps,B,S·M], −1 where padded."""
+        """Return the images of every local step, [steps,B,S·M]; −1 where a mini-batch is padded.
+
+        A Poisson mini-batch that is larger than the room makes more: none is ever cut short.
+        """
         drawn = [self._batches(s, int(k), t) for s, clients in enumerate(who) for k in clients]
-        picks = np.full((max(map(len, drawn)), self.width, len(drawn)), -1, dtype=np.int64)
+        width = max(self.width, *(d.shape[1] for d in drawn))
+        picks = np.full((max(map(len, drawn)), width, len(drawn)), NO_STEP, dtype=np.int64)
         for m, d in enumerate(drawn):
+            picks[: len(d), :, m] = -1
             picks[: len(d), : d.shape[1], m] = d
         return picks
 
     def _batches(self, s: int, client: int, t: int) -> Indices:
         """Return a client's mini-batches [steps, batch] of a round."""
         mine = self.block.splits[s].of(client)
+        dealt = len(mine)
         if self.observer is not None:
             mine = self.observer.records(s, client, mine)
-        return self.block.repeats[s].batches_of(mine, client, t)
+        return self.block.repeats[s].batches_of(mine, client, t, dealt)
+
+
+def _room(batch: int, fewest: int, device: str) -> int:
+    """Return how many records a mini-batch drawn by chance has room for, at first.
+
+    A CUDA graph should be made once, so it has room for nearly all there can be.
+    """
+    if device == "cpu":
+        return 1
+    at_least = np.arange(batch, fewest + 1)
+    beyond = bdtrc(at_least, fewest, float(chance(batch, fewest)))
+    return int(at_least[np.argmax(beyond < RARE)])
+
+
+def _fits(picks: Tensor, room: Tensor) -> bool:
+    """Say whether so many steps of so many images fit."""
+    return len(picks) <= len(room) and picks.shape[1] <= room.shape[1]
 
 
 def _joined(pieces: Sequence[Updates]) -> Updates:

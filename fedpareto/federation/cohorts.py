@@ -89,3 +89,15 @@ def step_batches(
     batch = min(batch_size, size)
     passes = [draw.permutation(size) for _ in range(math.ceil(steps * batch / size))]
     return np.concatenate(passes)[: steps * batch].reshape(steps, batch)
+
+
+def chance_batches(
+    seed: int, round: int, client: int, size: int, steps: int, chance: float
+) -> Indices:
+    """Return mini-batches [steps, batch] that each image is in by its own chance, −1 padded."""
+    draw = rng(seed, "batches", round, client)
+    drawn = [np.flatnonzero(draw.random(size) < chance) for _ in range(steps)]
+    batches = np.full((steps, max(map(len, drawn))), -1, dtype=np.int64)
+    for row, found in zip(batches, drawn, strict=True):
+        row[: len(found)] = found
+    return batches

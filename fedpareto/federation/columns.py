@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpareto.contract import Round, expected_cohorts
+from fedpareto.contract import Records, Round, expected_cohorts
 from fedpareto.federation.data import load
+from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.sizes import sizes
+from fedpareto.federation.split import fixed_sizes
 from fedpareto.mechanisms import AddsGaussian, adds_noise, hides_updates, noise_comes_last
-from fedpareto.privacy import VIEWS, epsilon
-from fedpareto.settings import named
-from fedpareto.space import FloatArray, Values, Variable
+from fedpareto.privacy import VIEWS, Privacy, epsilon, record_epsilon
+from fedpareto.settings import is_own, named
+from fedpareto.space import Choice, FloatArray, Values, Variable
 
 if TYPE_CHECKING:
     from fedpareto.federation.problem import Federation
@@ -29,14 +32,24 @@ def settings_of(held: Federation | Setup) -> dict[str, object]:
 
 
 def given_of(problem: Federation, values: Values, n: int) -> dict[str, FloatArray]:
-    """Return every numeric setting of n points as training is given it, name → [n]."""
+    """Return every numeric setting of n points as training is given it, name → [n].
+
+    A choice among texts is given by its place among them.
+    """
     held = settings_of(problem)
-    held |= {name: values[name] for name in problem.space.names if name in held}
+    held |= {v.name: _numeric(v, values[v.name]) for v in problem.space.variables if v.name in held}
     return {
         name: np.broadcast_to(np.asarray(v, dtype=np.float64), (n,))
         for name, v in held.items()
         if not isinstance(v, str | bool | tuple | Variable | None)
     }
+
+
+def _numeric(variable: Variable, values: Sequence[Any]) -> Sequence[float]:
+    """Return values of a variable as numbers: of texts, the place of each among the choices."""
+    if isinstance(variable, Choice) and isinstance(variable.choices[0], str):
+        return [variable.choices.index(value) for value in values]
+    return values
 
 
 def columns_of(
@@ -53,7 +66,7 @@ def columns_of(
     size, linear = _sizes(problem, values, n)
     out = given | {
         "clients": np.full(n, float(clients)),
-        "delta": np.full(n, problem.privacy.delta(clients)),
+        "delta": np.full(n, problem.privacy.delta(people(problem))),
         "cohort": cohorts,
         "parameters": size,
         "linear_parameters": linear,
@@ -104,31 +117,89 @@ def contract_of(problem: Federation, columns: Columns) -> Round:
         columns["norm"] if noisy else None,
         noise_comes_last(problem.mechanism),
         hides_updates(problem.mechanism),
+        _records(problem, columns),
     )
 
 
-def replaced(problem: Federation) -> bool:
+def _records(problem: Federation, columns: Columns) -> Records | None:
+    """Return how local steps hide records; None where they do not, or nobody knows how many."""
+    local = problem.local
+    if not isinstance(local, ClipsRecords) or not knows_sizes(problem):
+        return None
+    norm = columns["record_clipping_norm"]
+    return Records(
+        columns["record_noise_multiplier"] * norm,
+        norm,
+        columns["batch_size"],
+        tuple(sorted(set(fixed_sizes(problem.data)))),
+        columns["local_steps"],
+        columns["local_epochs"],
+        local.batches,
+    )
+
+
+def knows_sizes(problem: Federation) -> bool:
+    """Say whether it can be known how many records clients hold: not where data are not run."""
+    return not (problem.looked_at and is_own(problem.data.name))
+
+
+def people(problem: Federation) -> int:
+    """Return how many there are of what a promise hides as one: clients, or their records."""
+    if not hides_records(problem):
+        return problem.data.clients
+    return sum(fixed_sizes(problem.data)) if knows_sizes(problem) else 1
+
+
+def hides_records(problem: Federation) -> bool:
+    """Say whether the promise is about records that local steps hide."""
+    return problem.privacy.unit == "record" and isinstance(problem.local, ClipsRecords)
+
+
+def replaced(privacy: Privacy) -> bool:
     """Say whether the promise is about a client that any other, of any size, may stand in for."""
-    return problem.privacy.unit == "client" and problem.privacy.adjacency == "replace"
+    return privacy.unit == "client" and privacy.adjacency == "replace"
 
 
 def epsilons(problem: Federation, columns: Columns, views: Sequence[str]) -> dict[str, FloatArray]:
     """Return the true ε of these views and the headline, name → [n].
 
-    It is infinite without noise, and nan where no bound is known.
+    It is infinite without noise, and nan where no bound is known. Where local steps hide records,
+    the ε of a record, epsilon_record, is the same in every view, and that of a client where noise
+    is added to updates too, epsilon_client, is the headline view's.
     """
+    if not views:
+        return {}
     contract = contract_of(problem, columns)
-    shape = columns["rounds"].shape
+    privacy = problem.privacy
     out = {}
-    for view in views:
-        seen = contract.seen(view, replaced(problem))
-        if contract.noise is None:
-            found = np.full(shape, np.inf)
-        elif seen is None:
-            found = np.full(shape, np.nan)
-        else:
-            found = epsilon(problem.privacy, **seen.terms(columns["rounds"]))
-        out[f"epsilon_{view}"] = found
-        if view == problem.privacy.view:
-            out["epsilon"] = found
-    return out
+    if isinstance(problem.local, ClipsRecords):
+        out["epsilon_record"] = _of_records(problem, contract, columns)
+    if hides_records(problem):
+        found = dict.fromkeys(views, out["epsilon_record"])
+        if contract.noise is not None:
+            whole = replace(privacy, unit="client")
+            out["epsilon_client"] = _of_view(whole, contract, columns, privacy.view)
+    else:
+        found = {view: _of_view(privacy, contract, columns, view) for view in views}
+    out |= {f"epsilon_{view}": each for view, each in found.items()}
+    return out | ({"epsilon": found[privacy.view]} if privacy.view in found else {})
+
+
+def _of_view(privacy: Privacy, contract: Round, columns: Columns, view: str) -> FloatArray:
+    """Return the true ε of one view by noise on updates, [n]."""
+    shape = columns["rounds"].shape
+    seen = contract.seen(view, replaced(privacy))
+    if contract.noise is None:
+        return np.full(shape, np.inf)
+    if seen is None:
+        return np.full(shape, np.nan)
+    return epsilon(privacy, **seen.terms(columns["rounds"]))
+
+
+def _of_records(problem: Federation, contract: Round, columns: Columns) -> FloatArray:
+    """Return the true ε of a record that local steps hide, [n]."""
+    rounds = columns["rounds"]
+    if contract.records is None:
+        return np.full(rounds.shape, np.nan)
+    total = sum(fixed_sizes(problem.data))
+    return record_epsilon(problem.privacy, contract.records, rounds, problem.privacy.delta(total))

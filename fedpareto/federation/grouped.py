@@ -13,14 +13,14 @@ step of SGD is fused into its backward pass: the gradient is never written.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.nn.grad import conv2d_weight
+
+from fedpareto.federation.layers import GroupedConv2d, GroupedNorm, Tap, TiledMaxPool2d, tapped
 
 Params = list[Tensor]
 
@@ -48,15 +48,24 @@ class Step:
     """One step of SGD for every model."""
 
     rate: Tensor  # [M,R]
-    momentum: float
-    speed: Params  # the momentum buffer of each parameter
+    momentum: float | Tensor  # one for all, or each model's own, [M,R]
+    speed: Params  # the momentum buffer of each parameter; empty where nothing has momentum
+    values: Mapping[str, Tensor] = field(default_factory=dict)  # settings, name → [R]
+    noise: Params = field(default_factory=list)  # standard normal numbers [M,1,...], if asked for
 
     def move(self, i: int, p: Tensor, gradient: Tensor) -> None:
         """Move one parameter [M,R,...] against its gradient, in place."""
-        if self.momentum:
-            gradient = self.speed[i].mul_(self.momentum).add_(gradient)
-        rate = self.rate.view(*self.rate.shape, *[1] * (p.dim() - 2))
-        p.addcmul_(gradient, rate, value=-1)
+        if self.speed:
+            kept = self.momentum
+            if isinstance(kept, Tensor):
+                kept = _of_each(kept, p)
+            gradient = self.speed[i].mul_(kept).add_(gradient)
+        p.addcmul_(gradient, _of_each(self.rate, p), value=-1)
+
+
+def _of_each(numbers: Tensor, p: Tensor) -> Tensor:
+    """Return a number of each model [M,R], to broadcast with a parameter [M,R,...]."""
+    return numbers.view(*numbers.shape, *[1] * (p.dim() - 2))
 
 
 class _Linear(torch.autograd.Function):
@@ -93,6 +102,8 @@ class _Linear(torch.autograd.Function):
         gx = None
         if ctx.needs_input_grad[0]:
             gx = _beside(torch.bmm(weight.transpose(1, 2), slope))
+        if not ctx.needs_input_grad[1]:
+            return gx, None, None, None
         gb = None
         if b is not None:
             gb = slope.sum(2).view(b.shape)
@@ -120,14 +131,22 @@ def _beside(x: Tensor) -> Tensor:
 
 def _fused(step: Step, layer: GroupedLinear, weight: Tensor, slope: Tensor, inputs: Tensor) -> None:
     """Take the step of weights [Q,C',D] without writing their gradient."""
-    rate = step.rate.reshape(len(weight), -1, 1)
-    rate = rate.repeat_interleave(weight.shape[1] // rate.shape[1], dim=1)  # [Q,C',1]
-    if step.momentum:
-        speed = step.speed[layer.index_weight].view(weight.shape)
-        speed.baddbmm_(slope, inputs.transpose(1, 2), beta=step.momentum)
-        weight.addcmul_(speed, rate, value=-1)
-    else:
+    rate = _of_rows(step.rate, weight)
+    if not step.speed:
         weight.baddbmm_(slope * -rate, inputs.transpose(1, 2))
+        return
+    speed = step.speed[layer.index_weight].view(weight.shape)
+    if isinstance(step.momentum, Tensor):
+        speed.mul_(_of_rows(step.momentum, weight)).baddbmm_(slope, inputs.transpose(1, 2))
+    else:
+        speed.baddbmm_(slope, inputs.transpose(1, 2), beta=step.momentum)
+    weight.addcmul_(speed, rate, value=-1)
+
+
+def _of_rows(numbers: Tensor, weight: Tensor) -> Tensor:
+    """Return a number of each model [M,R] for each row of weights [Q,C',D], [Q,C',1]."""
+    each = numbers.reshape(len(weight), -1, 1)
+    return each.repeat_interleave(weight.shape[1] // each.shape[1], dim=1)
 
 
 class GroupedLinear(nn.Module):
@@ -141,140 +160,12 @@ class GroupedLinear(nn.Module):
         self.calls = 0  # a layer called twice in one pass cannot take its step in the middle
         self.weight: Tensor
         self.bias: Tensor | None
+        self.taps: list[Tap] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         self.calls += 1
         out: Tensor = _Linear.apply(x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
-        return out
-
-
-class _Conv2d(torch.autograd.Function):
-    """Computes a grouped convolution of stride 1.
-
-    Its input gradient is a grouped convolution too: one kernel for all groups.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, padding: tuple[int, int], groups: int
-    ) -> Tensor:
-        ctx.save_for_backward(x, w)
-        ctx.padding = padding
-        ctx.groups = groups
-        ctx.has_bias = b is not None
-        return F.conv2d(x, w, b, 1, padding, 1, groups)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, w = ctx.saved_tensors
-        gy = gradients[0]
-        groups = ctx.groups
-        gx = None
-        if ctx.needs_input_grad[0]:
-            # [groups·I,O,h,w]
-            turned = w.view(groups, -1, *w.shape[1:]).transpose(1, 2).flip(3, 4).flatten(0, 1)
-            room = [k - 1 - p for k, p in zip(w.shape[2:], ctx.padding, strict=True)]
-            gx = F.conv2d(gy, turned, None, 1, room, 1, groups)
-        gw = conv2d_weight(x, w.shape, gy, 1, ctx.padding, 1, groups)  # type: ignore[no-untyped-call]
-        gb = None
-        if ctx.has_bias:
-            gb = gy.sum((0, 2, 3))
-        return gx, gw, gb, None, None
-
-
-class GroupedConv2d(nn.Module):
-    """nn.Conv2d for G models."""
-
-    def __init__(self, layer: nn.Conv2d) -> None:
-        super().__init__()
-        if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
-            raise NotImplementedError(f"padding {layer.padding} {layer.padding_mode}")
-        self.stride = layer.stride
-        self.padding = layer.padding
-        self.dilation = layer.dilation
-        inside = all(p < k for p, k in zip(layer.padding, layer.kernel_size, strict=True))
-        self.simple = set(layer.stride) == set(layer.dilation) == {1} and inside
-        self.weight: Tensor
-        self.bias: Tensor | None
-
-    def forward(self, x: Tensor) -> Tensor:
-        # as many as slots if the federations of a slot share the input, else as many as models
-        groups = x.shape[1] // self.weight.shape[3]
-        bias = _flat(self.bias)
-        weight = self.weight.flatten(0, 2)
-        if self.simple:
-            out: Tensor = _Conv2d.apply(x, weight, bias, self.padding, groups)  # type: ignore[no-untyped-call]
-            return out
-        return F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, groups)
-
-
-def _flat(p: Tensor | None) -> Tensor | None:
-    """Return a stacked parameter [M,R,C] as [M·R·C]; None where the layer has none."""
-    if p is None:
-        return None
-    return p.flatten()
-
-
-class _MaxPool2d(torch.autograd.Function):
-    """Computes max pooling of tiles that do not overlap.
-
-    Each gradient goes back to one place, so that the backward pass puts it there by index.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, tile: int) -> Tensor:
-        out, places = F.max_pool2d(x, tile, return_indices=True)
-        ctx.save_for_backward(places)
-        ctx.tile = tile
-        ctx.size = x.shape[2:]
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        places = ctx.saved_tensors[0]
-        gx = F.max_unpool2d(gradients[0], places, ctx.tile, output_size=list(ctx.size))
-        return gx, None
-
-
-class TiledMaxPool2d(nn.Module):
-    """nn.MaxPool2d whose tiles do not overlap."""
-
-    def __init__(self, layer: nn.MaxPool2d) -> None:
-        super().__init__()
-        self.tile = int(layer.kernel_size)  # type: ignore[arg-type]
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = _MaxPool2d.apply(x, self.tile)  # type: ignore[no-untyped-call]
-        return out
-
-    @staticmethod
-    def fits(layer: nn.Module) -> bool:
-        """Say whether a layer is a max pooling of square tiles that do not overlap."""
-        return (
-            type(layer) is nn.MaxPool2d
-            and isinstance(layer.kernel_size, int)
-            and layer.stride == layer.kernel_size
-            and layer.padding == 0
-            and layer.dilation == 1
-            and not layer.ceil_mode
-            and not layer.return_indices
-        )
-
-
-class GroupedNorm(nn.Module):
-    """nn.GroupNorm for G models."""
-
-    def __init__(self, layer: nn.GroupNorm) -> None:
-        super().__init__()
-        self.groups = layer.num_groups
-        self.channels = layer.num_channels
-        self.eps = layer.eps
-        self.weight: Tensor | None
-        self.bias: Tensor | None
-
-    def forward(self, x: Tensor) -> Tensor:
-        models = x.shape[1] // self.channels
-        return F.group_norm(x, self.groups * models, _flat(self.weight), _flat(self.bias), self.eps)
+        return tapped(self, x, out)
 
 
 @dataclass(frozen=True)
@@ -291,6 +182,13 @@ class Grouped:
             if isinstance(layer, GroupedLinear):
                 layer.step = step
 
+    def place(self, layer: nn.Module, name: str) -> int | None:
+        """Return which parameter is a layer's weight or bias; None where it has none."""
+        for mine, held, i in self.slots:
+            if mine is layer and held == name:
+                return i
+        return None
+
     def called_once(self) -> bool:
         """Say whether no linear layer was called twice since the last call of this method."""
         layers = [layer for layer, _, _ in self.slots if isinstance(layer, GroupedLinear)]
@@ -304,6 +202,20 @@ class Grouped:
         self.bind(params, step)
         out: Tensor = self.module(x.flatten(1, 2))
         return out.view(len(x), *params[0].shape[:2], -1).permute(1, 2, 3, 0)
+
+    def tapped(self, params: Params, x: Tensor) -> tuple[Tensor, list[Tap]]:
+        """Return the scores, and what each layer with parameters took and gave, in their order.
+
+        The gradient of the scores is that of what layers gave; parameters have none.
+        """
+        taps: list[Tap] = []
+        for layer, _, _ in self.slots:
+            layer.taps = taps  # type: ignore[assignment]
+        try:
+            return self.scores([p.detach() for p in params], x), taps
+        finally:
+            for layer, _, _ in self.slots:
+                layer.taps = None  # type: ignore[assignment]
 
 
 def grouped(module: nn.Module) -> Grouped:
@@ -339,6 +251,8 @@ def _replaced(
     known = isinstance(theirs, (*HARMLESS, nn.Flatten))
     if innermost and not known and type(theirs).__module__.startswith("torch."):
         raise NotImplementedError(type(theirs).__name__)
+    if getattr(mine, "inplace", False):
+        mine.inplace = False  # type: ignore[assignment]  # what a layer gave is asked for once more after it
     for name, child in theirs.named_children():
         setattr(mine, name, _replaced(getattr(mine, name), child, order, slots))
     return mine

@@ -13,7 +13,8 @@ import numpy as np
 from fedpareto.contract import cohort
 from fedpareto.federation.columns import settings_of
 from fedpareto.federation.data import Data
-from fedpareto.federation.split import iid
+from fedpareto.federation.local import ClipsRecords
+from fedpareto.federation.split import fixed_sizes, iid
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import KnowsCosts, Upload
 from fedpareto.settings import least
@@ -42,7 +43,10 @@ def known_costs(setup: Setup, columns: Mapping[str, FloatArray]) -> dict[str, Fl
     chance = training.sampling == "poisson" and not everyone
     if chance or not isinstance(mechanism, KnowsCosts):
         return {}
-    work = _work(len(setup.data.y_train), setup.where, training, everyone)
+    fixed = fixed_sizes(setup.where) if isinstance(setup.local, ClipsRecords) else None
+    work = _work(len(setup.data.y_train), setup.where, training, everyone, fixed)
+    if work and setup.draws_records_by_chance:  # a training counts those expected at every step
+        work = _expected(work, training.batch_size)
     kinds = work or {(0, 0): setup.clients}
     parameters = torch.tensor(columns["parameters"], dtype=torch.float64)
     came = torch.tensor(columns["cohort"], dtype=torch.float64)
@@ -92,14 +96,19 @@ def _everyone(data: Data, training: Training) -> bool:
 
 
 @functools.lru_cache(maxsize=16)
-def _work(images: int, data: Data, training: Training, everyone: bool) -> dict[Kind, int] | None:
+def _work(
+    images: int, data: Data, training: Training, everyone: bool, fixed: tuple[int, ...] | None
+) -> dict[Kind, int] | None:
     """Return the steps and images of a client's round → how many clients have them.
 
-    None where that depends on the repeat or on who takes part.
+    None where that depends on the repeat or on who takes part. fixed is how many images clients
+    hold where that is the same in every repeat.
     """
     shard, rest = divmod(images, data.clients * data.shards)
     held = shard * data.shards if data.split == "shards" else 1  # at least, by every client
-    if data.split == "iid":
+    if fixed is not None:
+        sizes = np.array(fixed)
+    elif data.split == "iid":
         sizes = iid(np.zeros(images, dtype=np.int64), data, 0).sizes  # those of every repeat
     elif data.split == "shards" and rest == 0:
         sizes = np.full(data.clients, held)
@@ -111,6 +120,14 @@ def _work(images: int, data: Data, training: Training, everyone: bool) -> dict[K
     for size, clients in zip(*np.unique(sizes, return_counts=True), strict=True):
         kinds[_trained(training, int(size))] += int(clients)
     return dict(kinds) if everyone or len(kinds) == 1 else None
+
+
+def _expected(work: Mapping[Kind, int], batch: int) -> dict[Kind, int]:
+    """Return the work where so many images are expected at every step."""
+    kinds: Counter[Kind] = Counter()
+    for (steps, _), clients in work.items():
+        kinds[steps, steps * batch] += clients
+    return dict(kinds)
 
 
 def _trained(training: Training, size: int) -> Kind:

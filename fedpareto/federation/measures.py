@@ -248,6 +248,19 @@ MEASURES: dict[str, Measure] = {
         needs=("epsilon_release",),
         source="settings",
     ),
+    "epsilon_record": Measure(
+        "true ε of a record, or of records_per_person of them, by the noise of local steps",
+        _column("epsilon_record"),
+        needs=("epsilon_record",),
+        source="settings",
+    ),
+    "epsilon_client": Measure(
+        "true ε of a client by the noise on its updates, for the view of [privacy], where the "
+        "unit is a record that local steps hide",
+        _column("epsilon_client"),
+        needs=("epsilon_client",),
+        source="settings",
+    ),
     "upload_bytes": Measure(
         "bytes sent by all clients over all rounds",
         _last("upload_bytes"),

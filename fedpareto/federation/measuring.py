@@ -158,5 +158,6 @@ def _way(
 
 def _views(problem: Federation, names: Collection[str]) -> tuple[str, ...]:
     """Return the views whose ε these measures ask for."""
-    headline = problem.privacy.view if "epsilon" in names else None
+    of_headline = {"epsilon", "epsilon_record", "epsilon_client"}
+    headline = problem.privacy.view if of_headline & {*names} else None
     return tuple(v for v in VIEWS if f"epsilon_{v}" in names or v == headline)

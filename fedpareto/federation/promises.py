@@ -10,9 +10,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpareto.contract import Seen
-from fedpareto.federation.columns import Columns, columns_of, contract_of, replaced
+from fedpareto.federation.columns import (
+    Columns,
+    columns_of,
+    contract_of,
+    hides_records,
+    people,
+    replaced,
+)
+from fedpareto.federation.local import LOCAL_STEPS
 from fedpareto.mechanisms import MECHANISMS, links_of
-from fedpareto.privacy import Guarantee, guarantee, random_number_note, selection_guarantee
+from fedpareto.privacy import (
+    Guarantee,
+    guarantee,
+    random_number_note,
+    record_guarantee,
+    record_selection_guarantee,
+    selection_guarantee,
+)
 from fedpareto.settings import searched
 from fedpareto.space import Choice, Variable
 
@@ -26,6 +41,8 @@ def promise(
     """Return what is promised of one point; None without noise, or where no bound is known."""
     values = {name: [value] for name, value in settings.items()}
     columns = columns_of(problem, values, 1, views=())
+    if hides_records(problem):
+        return _of_records(problem, columns)
     seen = _seen(problem, columns, view or problem.privacy.view)
     if seen is None:
         return None
@@ -51,6 +68,10 @@ def search_promise(
     if adaptive and not _ours(problem):
         return None
     corners = [] if chosen == "listed" else corners_of(problem)
+    if hides_records(problem):
+        points = [*tried, *corners] if adaptive else tried
+        trials = max(budget, len(tried)) if adaptive else len(tried)
+        return _of_all_records(problem, points, trials, repeats, chosen)
     terms = _terms_of(problem, [*tried, *corners] if adaptive else tried)
     if terms is None:
         return None
@@ -65,11 +86,56 @@ def search_promise(
     return replace(found, notes=found.notes + note)
 
 
+def _of_records(problem: Federation, columns: Columns) -> Guarantee | None:
+    """Return what local steps promise the records of one point; None without noise."""
+    records = contract_of(problem, columns).records
+    if records is None or not (columns["record_noise_multiplier"] > 0).all():
+        return None
+    return record_guarantee(
+        problem.privacy,
+        records,
+        rounds=int(columns["rounds"][0]),
+        clients=problem.data.clients,
+        cohort=float(columns["cohort"][0]),
+        sampling=problem.training.sampling,
+        people=people(problem),
+    )
+
+
+def _of_all_records(
+    problem: Federation,
+    points: Sequence[Mapping[str, Any]],
+    trials: int,
+    repeats: int,
+    chosen: str,
+) -> Guarantee | None:
+    """Return what local steps promise the records of a whole search; None without noise."""
+    values = {name: [s[name] for s in points] for name in problem.space.names}
+    columns = columns_of(problem, values, len(points), views=())
+    records = contract_of(problem, columns).records
+    if records is None or not (columns["record_noise_multiplier"] > 0).all():
+        return None
+    return record_selection_guarantee(
+        problem.privacy,
+        records,
+        rounds=columns["rounds"],
+        clients=problem.data.clients,
+        cohort=float(np.max(columns["cohort"])),
+        sampling=problem.training.sampling,
+        people=people(problem),
+        trials=trials,
+        repeats=repeats,
+        chosen=chosen,
+    )
+
+
 def _ours(problem: Federation) -> bool:
-    """Say whether the worst point lies in a corner: it does for our own mechanisms.
+    """Say whether the worst point lies in a corner: it does for our own mechanisms and local steps.
 
     Of the user's own nobody knows where in their ranges the noise is least.
     """
+    if hides_records(problem):
+        return type(problem.local) in LOCAL_STEPS.values()
     return all(type(link) in MECHANISMS.values() for link in links_of(problem.mechanism))
 
 
@@ -83,11 +149,13 @@ def _weighed(problem: Federation) -> tuple[str, ...]:
 def corners_of(problem: Federation) -> list[dict[str, Any]]:
     """Return the corners of the search space: each end of what noise, cohort or rounds depend on.
 
-    These are the sample ratio, the rounds and every variable of the mechanism and the model, each
-    choice in turn; what else is searched stands in its middle.
+    These are the sample ratio, the rounds, how much is trained in one, and every variable of the
+    mechanism, the local step and the model, each choice in turn; what else is searched stands in
+    its middle.
     """
-    parts = (problem.mechanism, problem.model)
-    names = {"sample_ratio", "rounds"} | {v.name for part in parts for v in searched(part)}
+    parts = (problem.mechanism, problem.model, problem.local)
+    names = {"sample_ratio", "rounds", "batch_size", "local_steps", "local_epochs"}
+    names |= {v.name for part in parts for v in searched(part)}
     ends = [_ends(v) if v.name in names else [v.decode(0.5)] for v in problem.space.variables]
     return [
         dict(zip(problem.space.names, corner, strict=True)) for corner in itertools.product(*ends)
@@ -109,7 +177,7 @@ def _terms_of(problem: Federation, points: Sequence[Mapping[str, Any]]) -> dict[
 
 def _seen(problem: Federation, columns: Columns, view: str) -> Seen | None:
     """Return what an onlooker sees of these points; None unless noise hides every one."""
-    seen = contract_of(problem, columns).seen(view, replaced(problem))
+    seen = contract_of(problem, columns).seen(view, replaced(problem.privacy))
     if seen is None or not (columns["sigma"] > 0).all():
         return None
     return seen

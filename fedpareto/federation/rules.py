@@ -16,10 +16,12 @@ from fedpareto.errors import (
 )
 from fedpareto.federation.blocks import device_of
 from fedpareto.federation.bounds import memory
-from fedpareto.federation.columns import replaced
+from fedpareto.federation.columns import given_of, hides_records, replaced
 from fedpareto.federation.data import load
+from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.measures import WORST
 from fedpareto.federation.measuring import check_shown, measurable
+from fedpareto.federation.record_rules import check_alone, check_silos, check_terms
 from fedpareto.federation.setup import seeded
 from fedpareto.federation.sizes import size_of
 from fedpareto.federation.split import deal
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from fedpareto.federation.problem import Federation
 
+OF_VIEW = ("epsilon", "epsilon_client")  # the ε of whoever [privacy] says looks on
 TRIED = 1000  # test images that a loss or a measure of the user's own is tried on
 
 
@@ -45,6 +48,8 @@ def check_settings(problem: Federation) -> None:
         )
     _check_sums(problem)
     _check_epsilon(problem)
+    if isinstance(problem.local, ClipsRecords):
+        check_terms(problem, problem.local)
     check_shown(problem, _objectives_of(problem, "raw"))
 
 
@@ -72,11 +77,16 @@ def _check_epsilon(problem: Federation) -> None:
     asked = {o.measure for o in problem.objectives if o.measure.startswith("epsilon")}
     if not asked:
         return
+    if hides_records(problem) and "epsilon_client" not in asked:
+        return
     headline = f"epsilon_{problem.privacy.view}"
-    views = {(headline if m == "epsilon" else m).removeprefix("epsilon_") for m in asked}
+    views = {(headline if m in OF_VIEW else m).removeprefix("epsilon_") for m in asked}
+    views -= {"record"}
+    if not views:
+        return
     training = problem.training
     contract = Round(problem.data.clients, 1.0, training.sampling, training.weighting)
-    if not all(contract.bounded(view, replaced(problem)) for view in views):
+    if not all(contract.bounded(view, replaced(problem.privacy)) for view in views):
         raise SettingError(
             "training.weighting: must be uniform for a true ε of sums, or of a replaced client, "
             "found size: a client with many images would weigh more than the clipping norm bounds. "
@@ -142,6 +152,8 @@ def _check_parts(problem: Federation) -> None:
     _check_labels(problem, data.numbers)
     _check_costs(problem)
     deal(data.y_train, problem.data, 0)
+    if isinstance(problem.local, ClipsRecords):
+        check_silos(problem)
     module = seeded(lambda: problem.widest.build(data.shape, data.classes), 0)
     stack_of(problem.widest, module, data.shape, data.classes)
     _check_own(problem, module)
@@ -199,6 +211,8 @@ def _check_own(problem: Federation, module: nn.Module) -> None:
         try:
             if where == "training.loss":
                 _try_loss(name, scores, labels)
+                if isinstance(problem.local, ClipsRecords):
+                    check_alone(name, scores, labels)
             else:
                 called(name, function_of(name), scores.numpy(), labels.numpy())
         except SettingError as error:
@@ -230,10 +244,10 @@ def _check_server(problem: Federation) -> None:
     import torch
 
     server = problem.server
-    numbers = {
-        n: v for n, v in named(server).items() if not isinstance(v, str | bool | tuple | None)
-    }
-    values = {name: torch.tensor([float(least(v))]) for name, v in numbers.items()}
+    lowest = {v.name: [v.decode(0.0)] for v in problem.space.variables}
+    given = given_of(problem, lowest, 1)
+    names = [name for name in named(server) if name in given]
+    values = {name: torch.tensor([float(given[name][0])]) for name in names}
     models = torch.zeros(1, 1, 3)
     moved, _ = server.step(models, models + 1, server.start(models, values), values)
     if not isinstance(moved, torch.Tensor) or moved.shape != models.shape:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpareto.federation.cohorts import epoch_batches, step_batches
+from fedpareto.contract import by_chance, chance
+from fedpareto.federation.cohorts import chance_batches, epoch_batches, step_batches
 from fedpareto.federation.cost import Cost
 from fedpareto.federation.data import Data, Dataset, load
-from fedpareto.federation.local import LocalStep, Sgd
+from fedpareto.federation.local import ClipsRecords, LocalStep, Sgd
 from fedpareto.federation.servers import Average, ServerStep
-from fedpareto.federation.split import SPLITS, Indices, Split, deal
+from fedpareto.federation.split import FIXED_SPLIT, SPLITS, Indices, Split, deal
 from fedpareto.mechanisms import Mechanism
 from fedpareto.noise import derive
 
@@ -22,9 +24,6 @@ if TYPE_CHECKING:
 
     from fedpareto.federation.models import Model
     from fedpareto.federation.training import Training
-
-
-FIXED_SPLIT = 0  # the seed of the split of private data, the same in every training
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,8 @@ class Setup:
     @property
     def split_seed(self) -> int:
         """The seed by which the data are dealt."""
-        return FIXED_SPLIT if self.private else self.seed
+        fixed = self.private or isinstance(self.local, ClipsRecords)
+        return FIXED_SPLIT if fixed else self.seed
 
     def train_split(self) -> Split:
         """Deal the training images to the clients."""
@@ -76,13 +76,27 @@ class Setup:
         """Return the parameters with which a model starts in this repeat."""
         return [p.detach() for p in self.module(model).parameters()]
 
+    @property
+    def draws_records_by_chance(self) -> bool:
+        """Whether each image is in a mini-batch by a chance of its own."""
+        return isinstance(self.local, ClipsRecords) and by_chance(self.local.batches)
+
     def batches(self, split: Split, client: int, t: int) -> Indices:
         """Return a client's mini-batches [steps, batch] of a round as image numbers, −1 padded."""
-        return self.batches_of(split.of(client), client, t)
+        mine = split.of(client)
+        return self.batches_of(mine, client, t, len(mine))
 
-    def batches_of(self, mine: Indices, client: int, t: int) -> Indices:
-        """Return mini-batches [steps, batch] of these images of a client, −1 where padded."""
+    def batches_of(self, mine: Indices, client: int, t: int, dealt: int) -> Indices:
+        """Return mini-batches [steps, batch] of these images of a client, −1 where padded.
+
+        dealt is how many the client was dealt, which is known, unlike which of them there are.
+        """
         training, size = self.training, self.training.batch_size
+        if self.draws_records_by_chance:
+            steps = training.local_steps or training.local_epochs * math.ceil(dealt / size)
+            share = float(chance(size, dealt))
+            picks = chance_batches(self.seed, t, client, len(mine), steps, share)
+            return np.where(picks >= 0, mine[picks], -1)
         if training.local_steps:
             steps = training.local_steps
             return mine[step_batches(self.seed, t, client, len(mine), steps, size)]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from fedpareto.federation.grouped import Params, Step
-from fedpareto.federation.local import LocalStep, MiniBatch, Sgd
+from fedpareto.federation.local import ClipsRecords, LocalStep, MiniBatch, Sgd
 from fedpareto.federation.losses import CrossEntropy, Loss
-from fedpareto.federation.stack import Stack
+from fedpareto.federation.stack import Stack, unflatten
 from fedpareto.threads import training_threads
 
+NO_STEP = -2  # in place of an image where a slot takes no step; −1 where a mini-batch is padded
 SMALL = 1e7  # multiplications in a step below which a second thread costs more than it gives
 
 
@@ -50,7 +51,7 @@ class Recipe:
     """How every client trains: the model, the loss, and how one mini-batch step is taken."""
 
     stack: Stack
-    momentum: float = 0.0
+    momentum: float | None = 0.0  # None where each federation has its own
     loss: Loss = field(default_factory=CrossEntropy)
     local: LocalStep = field(default_factory=Sgd)
 
@@ -66,6 +67,7 @@ class LocalSteps:
         federations: int,
         picks: Tensor,
         thin: Sequence[Tensor | None] = (),
+        values: Mapping[str, Tensor] | None = None,
     ) -> None:
         device = images.x.device
         self.recipe = recipe
@@ -73,10 +75,16 @@ class LocalSteps:
         self.thin = thin  # which parameters there are, [S,1,R,...] each; None or nothing for all
         shapes = [(slots, federations, *p.shape) for p in recipe.stack.initial]
         self.params = [torch.zeros(shape, device=device).requires_grad_() for shape in shapes]
+        each = torch.zeros(slots, federations, device=device)
         speed = []
-        if recipe.momentum:
+        if recipe.momentum != 0:
             speed = [torch.zeros_like(p, requires_grad=False) for p in self.params]
-        self.step = Step(torch.zeros(slots, federations, device=device), recipe.momentum, speed)
+        momentum = torch.zeros_like(each) if recipe.momentum is None else recipe.momentum
+        self.step = Step(each, momentum, speed, values or {})
+        self.noise: Tensor | None = None  # [M,P] standard normal numbers for the next step
+        if isinstance(recipe.local, ClipsRecords):
+            self.noise = torch.zeros(slots, recipe.stack.size, device=device)
+            self.step.noise = [p[:, None] for p in unflatten(self.noise, recipe.stack.initial)]
         self.rate = torch.zeros(federations, device=device)
         self.picks = torch.zeros_like(picks)  # [steps,B,M]
         self.now = torch.zeros(1, dtype=torch.int64, device=device)  # which step is next
@@ -85,16 +93,20 @@ class LocalSteps:
         self.inputs = torch.empty_like(self.raw, dtype=torch.float32)
         self.graph = self._capture() if device.type == "cuda" else None
 
-    def _once(self) -> None:
-        """Take the next step; padding counts nothing, and a slot without images stays put."""
-        picks = self.picks.index_select(0, self.now)[0]  # [B,M], −1 where padded
-        kept = (picks >= 0).float()
-        count = kept.sum(0)  # [M]
-        torch.mul((count > 0).float()[:, None], self.rate, out=self.step.rate)
+    def _once(self, width: int | None = None) -> None:
+        """Take the next step; padding counts nothing, and a slot without a step stays put.
+
+        width is how many images there are in the largest mini-batch; all that fit if left out.
+        """
+        picks = self.picks.index_select(0, self.now)[0, :width]  # [B,M], −1 where padded
+        present = picks >= 0
+        taken = present.any(0) if self.noise is None else picks[0] != NO_STEP  # [M]
+        torch.mul(taken.float()[:, None], self.rate, out=self.step.rate)
         safe = picks.clamp_min(0)
-        x = self.images.into(self.raw, self.inputs, safe)
+        rows = safe.numel()
+        x = self.images.into(self.raw[:rows], self.inputs[:rows], safe)
         y = self.images.y.index_select(0, safe.flatten()).view(safe.shape)
-        batch = MiniBatch(x, y, kept / count.clamp_min(1))
+        batch = MiniBatch(x, y, self._weights(present.float()))
         recipe = self.recipe
         recipe.local.descend(recipe.stack, self.params, batch, recipe.loss, self.step)
         with torch.no_grad():
@@ -102,6 +114,21 @@ class LocalSteps:
                 if there is not None:
                     p.view(len(there), -1, *p.shape[1:]).mul_(there)
         self.now += 1
+
+    def _width(self, picks: Tensor) -> int | None:
+        """Return how many places of a step [B,M] are used, where mini-batches differ in size."""
+        if self.noise is None:
+            return None
+        return max(1, int((picks >= 0).any(1).sum()))
+
+    def _weights(self, there: Tensor) -> Tensor:
+        """Return what each record there is [B,M] counts in its batch's mean, [B,M] or [B,M,R].
+
+        Where records are hidden, the divisor must not tell how many there are.
+        """
+        if self.noise is None:
+            return there / there.sum(0).clamp_min(1)
+        return there[:, :, None] / self.step.values["batch_size"]
 
     def _capture(self) -> torch.cuda.CUDAGraph:
         """Record one step as a CUDA graph, after the few that CUDA wants to warm up with."""
@@ -118,21 +145,37 @@ class LocalSteps:
         return graph
 
     @torch.no_grad()
-    def _begin(self, start: Params, picks: Tensor, rate: Tensor) -> None:
+    def _begin(self, start: Params, picks: Tensor, rate: Tensor, momentum: Tensor | None) -> None:
         for p, s in zip(self.params, start, strict=True):
             p.copy_(s)
         for v in self.step.speed:
             v.zero_()
-        self.picks[: len(picks)] = picks
+        self.picks[: len(picks)] = -1
+        self.picks[: len(picks), : picks.shape[1]] = picks
         self.rate.copy_(rate)
+        if isinstance(self.step.momentum, Tensor) and momentum is not None:
+            self.step.momentum.copy_(momentum)
         self.now.zero_()
 
-    def run(self, start: Params, picks: Tensor, rate: Tensor) -> Tensor:
-        """Train models [M,R,...] on picks [steps,B,M], −1 padded, at rates [R]: updates [M,R,P]."""
-        self._begin(start, picks, rate)
-        for _ in picks:
+    def run(
+        self,
+        start: Params,
+        picks: Tensor,
+        rate: Tensor,
+        momentum: Tensor | None = None,
+        draw: Callable[[], Tensor] | None = None,
+    ) -> Tensor:
+        """Train models [M,R,...] on picks [steps,B,M], −1 padded, at rates [R]: updates [M,R,P].
+
+        momentum [R] is each federation's own, where the recipe has none for all. draw returns
+        standard normal numbers [M,P] for the noise of the next step, where records are hidden.
+        """
+        self._begin(start, picks, rate, momentum)
+        for step in picks:
+            if self.noise is not None and draw is not None:
+                self.noise.copy_(draw())
             if self.graph is None:
-                self._once()
+                self._once(self._width(step))
             else:
                 self.graph.replay()
         with torch.no_grad():

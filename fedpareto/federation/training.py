@@ -33,12 +33,8 @@ class Training:
     batch_size: int = setting(
         32, help="images per mini-batch", at_least=1, at_most=1_000_000, search=False
     )
-    momentum: float = setting(
-        0.0,
-        help="momentum of local SGD, started anew each round",
-        at_least=0,
-        at_most=0.9999,
-        search=False,
+    momentum: Real = setting(
+        0.0, help="momentum of local SGD, started anew each round", at_least=0, at_most=0.9999
     )
     sample_ratio: Real = setting(
         1.0, help="share q of the clients that take part in a round", above=0, at_most=1

@@ -11,6 +11,8 @@ from fedpareto.privacy.leakage import (
     xiao25_eq7,
 )
 from fedpareto.privacy.plan import Planned, plan
+from fedpareto.privacy.record_statement import record_guarantee, record_selection_guarantee
+from fedpareto.privacy.records import record_epsilon
 from fedpareto.privacy.selection import CHOSEN, random_number_note, selection_guarantee
 from fedpareto.privacy.statement import Guarantee, check, delta_text, guarantee, rounded_up
 
@@ -32,6 +34,9 @@ __all__ = [
     "noise_for",
     "plan",
     "random_number_note",
+    "record_epsilon",
+    "record_guarantee",
+    "record_selection_guarantee",
     "rounded_up",
     "selection_guarantee",
     "xiao25_eq7",

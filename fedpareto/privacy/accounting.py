@@ -54,7 +54,8 @@ class Privacy:
     )
     unit: str = setting(
         "client",
-        help="what one promise covers: all of a client's data, or one record of it",
+        help="what one promise covers: all of a client's data, or one record of it: where local "
+        "steps clip records, by their noise, else by that on updates",
         options=UNITS,
         search=False,
     )
@@ -83,6 +84,14 @@ class Privacy:
         False,
         help="whether the search itself trains on private data, so that choosing among its trials "
         "costs privacy too",
+        search=False,
+    )
+    records_per_person: int = setting(
+        1,
+        help="records of one person, all of one client, that are hidden together where single "
+        "records are clipped",
+        at_least=1,
+        at_most=1_000_000,
         search=False,
     )
 

@@ -77,7 +77,7 @@ def selection_guarantee(
         noise_last=noise_last,
         centred=centred,
     )
-    note = _counted(trials, repeats, T, chosen)
+    note = counted_trials(trials, repeats, T, chosen)
     return replace(whole, notes=(note, *whole.notes))
 
 
@@ -89,7 +89,7 @@ def _check(trials: int, repeats: int, chosen: str) -> None:
         raise SettingError(f"chosen: must be one of {', '.join(CHOSEN)}, found {chosen!r}.")
 
 
-def _counted(trials: int, repeats: int, rounds: int, chosen: str) -> str:
+def counted_trials(trials: int, repeats: int, rounds: int, chosen: str) -> str:
     """Say what is counted, and why at the worst point."""
     note = f"It counts {trials} trials × {repeats} trainings × {rounds} rounds on private data, "
     if chosen == "adaptive":

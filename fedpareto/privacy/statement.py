@@ -24,6 +24,7 @@ SEES = {
 OTHERS = {
     ("client", "zero_out"): "whether or not one client's update is left out",
     ("client", "replace"): "whether or not one client's data is replaced by any other",
+    ("record", "zero_out"): "whether or not one record of one client is left out",
     ("record", "replace"): "whether or not one record of one client is replaced by any other",
 }
 # Discretisations of dp-accounting, each with the span of privacy losses that it prices in a second
@@ -47,16 +48,22 @@ class Guarantee:
     rounds: int
     noise_multiplier: float  # of the noise on the sum of a cohort, over the clipping norm
     notes: tuple[str, ...] = ()
+    # what else than so many rounds of so many clients is counted, and what else may differ
+    counted: str = ""
+    differs: str = ""
 
     def statement(self) -> str:
         """Return the promise in plain sentences."""
         plural = "s" if self.rounds > 1 else ""
+        differs = self.differs or OTHERS[self.unit, self.adjacency]
+        counted = self.counted or (
+            f"{self._drawn()} of {self.clients} clients ({self.sampling} sampling)"
+        )
         return (
             f"ε = {rounded_up(self.epsilon)} at δ = {delta_text(self.delta)}, {self.unit} level: "
             f"training looks alike to {SEES[self.view]} (view {self.view}), "
-            f"{OTHERS[self.unit, self.adjacency]} (adjacency {self.adjacency}). "
-            f"It counts {self.rounds} round{plural} of {self._drawn()} of {self.clients} clients "
-            f"({self.sampling} sampling); accountant: {self.accountant}."
+            f"{differs} (adjacency {self.adjacency}). "
+            f"It counts {self.rounds} round{plural} of {counted}; accountant: {self.accountant}."
         )
 
     def _drawn(self) -> str:
@@ -87,7 +94,7 @@ def guarantee(
         privacy, noise, clipping_norm, cohort, clients, rounds, sampling, view, noise_last, centred
     )
     delta = float(given.delta)
-    found, accountant, comparison = _priced(given, delta)
+    found, accountant, comparison = priced(given, delta)
     notes = [
         *check(privacy, clients),
         *_conditions(given, sampling, comparison),
@@ -143,7 +150,7 @@ def check(privacy: Privacy, clients: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _priced(given: Terms, delta: float) -> tuple[float, str, list[str]]:
+def priced(given: Terms, delta: float) -> tuple[float, str, list[str]]:
     """Return ε, the accountant it comes from, and what another accountant says."""
     found = float(gaussian_epsilon(given.own(), delta))
     sampled = given.view == "release" and float(given.ratio) < 1
@@ -265,17 +272,7 @@ def _exceptions(view: str, privacy: Privacy, noise_last: bool, centred: bool) ->
 
 def _remarks(privacy: Privacy, given: Terms, epsilon: float, delta: float) -> list[str]:
     """Return what a reader should know about how much an ε promises."""
-    found = []
-    if epsilon > 100:
-        found.append(
-            f"ε = {rounded_up(epsilon)} promises next to nothing: "
-            "e^ε bounds how much surer an onlooker can become."
-        )
-    elif epsilon > 10:
-        found.append(
-            f"ε = {rounded_up(epsilon)} promises little on paper; "
-            "below 10 is usual, below 1 is strong."
-        )
+    found = size_remarks(epsilon)
     if given.view != "server" and privacy.lost:
         found.append(
             f"It does not count on the noise of {privacy.lost} of the clients who come: "
@@ -286,6 +283,21 @@ def _remarks(privacy: Privacy, given: Terms, epsilon: float, delta: float) -> li
     if fixed_cohorts and asked_for_less:
         found.append(_fixed_cohorts(given, epsilon, delta))
     return found
+
+
+def size_remarks(epsilon: float) -> list[str]:
+    """Say that a large ε promises little."""
+    if epsilon > 100:
+        return [
+            f"ε = {rounded_up(epsilon)} promises next to nothing: "
+            "e^ε bounds how much surer an onlooker can become."
+        ]
+    if epsilon > 10:
+        return [
+            f"ε = {rounded_up(epsilon)} promises little on paper; "
+            "below 10 is usual, below 1 is strong."
+        ]
+    return []
 
 
 def _fixed_cohorts(given: Terms, epsilon: float, delta: float) -> str:

@@ -19,9 +19,9 @@ from fedpareto.privacy import rounded_up
 from fedpareto.report.caveats import not_guaranteed
 from fedpareto.report.points import Point, View
 from fedpareto.report.privacy import promises, search_cost
-from fedpareto.report.text import package_versions, short
+from fedpareto.report.text import package_versions
 from fedpareto.trials import Trial
-from fedpareto.words import visible
+from fedpareto.words import short, visible
 
 TITLE = "# Model card:"
 

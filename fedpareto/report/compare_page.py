@@ -19,8 +19,9 @@ from fedpareto.report.compare_limits import best_sections, ends_section, heading
 from fedpareto.report.compare_output import HEADINGS, comparison_rows
 from fedpareto.report.paper import Html, bullets, paragraph, section, sheet, table
 from fedpareto.report.svg import Series, chart, figure, legend
-from fedpareto.report.text import short, shown
+from fedpareto.report.text import shown
 from fedpareto.space import FloatArray
+from fedpareto.words import short
 
 MOST_DIFFERENCES = 40
 

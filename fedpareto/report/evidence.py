@@ -35,11 +35,11 @@ from fedpareto.report.privacy import (
     terms_of,
 )
 from fedpareto.report.svg import Series, chart, figure, legend
-from fedpareto.report.text import column, package_versions, short, shown, summary, thinned
-from fedpareto.space import Choice, Variable
+from fedpareto.report.text import column, package_versions, shown, summary, thinned
+from fedpareto.space import range_text
 from fedpareto.study.write import fixed_study
 from fedpareto.trials import Trial
-from fedpareto.words import in_shell
+from fedpareto.words import in_shell, short
 
 MOST_DRAWN = 800  # trials beside the front, so that the page stays small
 
@@ -172,7 +172,7 @@ def _threat(seen: View) -> Html:
 def _searched(seen: View) -> Html:
     """Return which settings were searched and which held fixed, by which optimizer, how long."""
     study = seen.study
-    rows = [(v.name, _range(v)) for v in study.problem.space.variables]
+    rows = [(v.name, range_text(v)) for v in study.problem.space.variables]
     optimizer = study.description.get("optimizer", {"name": type(study.optimizer).__name__})
     settings = ", ".join(f"{k} = {v}" for k, v in optimizer.items() if k != "name")
     how = f" ({settings})" if settings else ""
@@ -216,15 +216,6 @@ def _times(seen: View) -> str:
     return f"at most {times}, {seen.trainings} trainings in all"
 
 
-def _range(variable: Variable) -> str:
-    """Say which values a variable may take."""
-    if isinstance(variable, Choice):
-        return "one of " + ", ".join(map(str, variable.choices))
-    scale = ", on a log scale" if variable.log else ""
-    whole = "whole numbers " if isinstance(variable.low, int) else ""
-    return f"{whole}{variable.low:g} to {variable.high:g}{scale}"
-
-
 def _front(seen: View, chosen: Point | None) -> Html:
     if not seen.front:
         return section("The front", paragraph("Nothing was measured."))
@@ -245,10 +236,10 @@ def _front(seen: View, chosen: Point | None) -> Html:
         caption = f"{len(points)} of {len(seen.front)} points; the chosen one stands out."
     place = points.index(chosen) if chosen in points else None
     heads = ("trial", *map(column, seen.objectives), *extra)
-    return section("The front", _drawing(seen, chosen), table(heads, rows, caption, chosen=place))
+    return section("The front", drawing(seen, chosen), table(heads, rows, caption, chosen=place))
 
 
-def _drawing(seen: View, chosen: Point | None) -> Html:
+def drawing(seen: View, chosen: Point | None) -> Html:
     """Return a chart of the trials and the front on the first two objectives.
 
     With a third objective, there is a front for each of three budgets of it.

@@ -59,7 +59,7 @@ def write_figures(
     """
     written = []
     for name in plots:
-        if not _has_data(name, seen):
+        if not has_data(name, seen):
             continue
         for kind in kinds:
             path = stem.with_name(f"{stem.name}-{name}.{kind}")
@@ -67,7 +67,7 @@ def write_figures(
     return written
 
 
-def _has_data(plot: str, seen: View) -> bool:
+def has_data(plot: str, seen: View) -> bool:
     """Say whether a study has what a plot shows."""
     if plot == "split":
         return split_table(seen) is not None

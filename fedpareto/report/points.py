@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,11 @@ from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.study import Study
 from fedpareto.trials import Trial, known_of
+from fedpareto.words import notebook_table, short, visible
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 MOST_VOLUMES = 2000  # hypervolumes that are computed for a curve
 
@@ -44,7 +49,7 @@ class Deals(Protocol):
         """Return how many training examples of each class each client holds in a repeat, [K,C]."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Point:
     """A trial that was measured."""
 
@@ -56,8 +61,21 @@ class Point:
     feasible: bool
     runs: int = 1  # trainings that it is the mean of
 
+    def __repr__(self) -> str:
+        parts = (
+            ", ".join(f"{visible(k)} {short(v)}" for k, v in of.items())
+            for of in (self.objectives, self.settings)
+        )
+        return f"Point(trial {self.trial}: {' at '.join(parts)})"
 
-@dataclass(frozen=True)
+    def _repr_html_(self) -> str:
+        """Return objectives, settings and measures, as a notebook shows them."""
+        tables = (self.objectives, self.settings, self.measures)
+        rows = [(k, short(v)) for of in tables for k, v in of.items()]
+        return notebook_table(f"trial {self.trial}", rows)
+
+
+@dataclass(frozen=True, repr=False)
 class View:
     """What a study shows."""
 
@@ -69,6 +87,31 @@ class View:
     recommended: Point | None
     why: str
     trainings: int = 0  # of all finished trials together
+
+    def __repr__(self) -> str:
+        star = "none" if self.recommended is None else f"trial {self.recommended.trial}"
+        return (
+            f"View({visible(self.study.name)}: {self.evaluations} trials, {len(self.front)} on the "
+            f"front, hypervolume {self.hypervolume:.4g}, recommended {star})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the front as a picture and a table, as a notebook shows it."""
+        from fedpareto.report.notebook import html_of
+
+        return html_of(self)
+
+    def to_pandas(self) -> DataFrame:
+        """Return every point as a row: objectives, settings, measures, and whether on the front."""
+        from fedpareto.report.notebook import frame_of
+
+        return frame_of(self)
+
+    def plot(self, plot: str = "front", axes: Axes | None = None) -> Axes:
+        """Draw the front, hypervolume, split, settings or clients with matplotlib."""
+        from fedpareto.report.notebook import drawn
+
+        return drawn(self, plot, axes)
 
     @property
     def evaluations(self) -> int:

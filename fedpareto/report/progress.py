@@ -1,11 +1,12 @@
-"""A progress bar on stderr while a study runs; nothing where stderr is not a terminal."""
+"""How far a study has come: a bar in a terminal or notebook, elsewhere a line now and then."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import numpy as np
 
@@ -17,6 +18,19 @@ from fedpareto.study import Study
 from fedpareto.trials import known_of
 from fedpareto.words import visible
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FIRST = 30.0  # seconds before the first line
+BETWEEN = 60.0  # seconds from one line to the next
+
+
+class Screen(Protocol):
+    """What shows how far a study has come."""
+
+    def show(self, done: float, seen: str) -> None:
+        """Show how many trials are done, and the best so far; an empty text leaves it as it was."""
+
 
 @contextlib.contextmanager
 def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[Store], None]]:
@@ -24,11 +38,43 @@ def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[S
 
     It shows trials done, time left, the hypervolume and the best so far.
     """
-    stream = stream or sys.stderr
-    if not stream.isatty():
-        yield lambda store: None
-        return
+    with _screen(study, stream or sys.stderr) as screen:
+        evaluations, done = -1, 0.0
+
+        def inside(share: float) -> None:
+            more = share * study.problem.block / study.repeats
+            screen.show(min(done + more, study.budget), "")
+
+        def watch(store: Store) -> None:
+            nonlocal evaluations, done
+            # A trial finished with fewer trainings is finished too.
+            done = max(store.trainings() / study.repeats, store.finished())
+            fresh = store.finished() > evaluations
+            evaluations = store.finished()
+            screen.show(done, visible(best_so_far(study, store)) if fresh else "")
+
+        with listening(inside):
+            yield watch
+
+
+@contextlib.contextmanager
+def _screen(study: Study, stream: TextIO) -> Iterator[Screen]:
+    """Give what shows the progress of a study on a stream."""
     from rich.console import Console
+
+    console = Console(file=stream)
+    if Console().is_jupyter:
+        console = Console()
+    if console.is_jupyter or stream.isatty():
+        with _bar(study, console) as bar:
+            yield bar
+    else:
+        yield Lines(study, stream)
+
+
+@contextlib.contextmanager
+def _bar(study: Study, console: Console) -> Iterator[Screen]:
+    """Give a bar on a console."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -45,27 +91,65 @@ def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[S
         TimeRemainingColumn(elapsed_when_finished=True),
         TextColumn("{task.fields[seen]}", markup=False),
     )
-    with Progress(*columns, console=Console(file=stream)) as bar:
-        task = bar.add_task(visible(study.name), total=study.budget, seen="")
-        evaluations, done = -1, 0.0
+    with Progress(*columns, console=console) as bar:
+        yield Bar(bar, bar.add_task(visible(study.name), total=study.budget, seen=""))
 
-        def inside(share: float) -> None:
-            bar.update(
-                task,
-                completed=min(done + share * study.problem.block / study.repeats, study.budget),
-            )
 
-        def watch(store: Store) -> None:
-            nonlocal evaluations, done
-            # A trial finished with fewer trainings is finished too.
-            done = max(store.trainings() / study.repeats, store.finished())
-            bar.update(task, completed=done)
-            if store.finished() > evaluations:
-                evaluations = store.finished()
-                bar.update(task, seen=visible(best_so_far(study, store)))
+class Bar:
+    """A bar of rich."""
 
-        with listening(inside):
-            yield watch
+    def __init__(self, bar: Any, task: Any) -> None:
+        self._bar = bar
+        self._task = task
+
+    def show(self, done: float, seen: str) -> None:
+        """Move the bar."""
+        said = {"seen": seen} if seen else {}
+        self._bar.update(self._task, completed=done, **said)
+
+
+class Lines:
+    """A plain line now and then, for logs."""
+
+    def __init__(
+        self, study: Study, stream: TextIO, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._study = study
+        self._stream = stream
+        self._clock = clock
+        self._began = self._clock()
+        self._next = self._began + FIRST
+        self._had: float | None = None  # trials that were done before
+        self._seen = ""
+
+    def show(self, done: float, seen: str) -> None:
+        """Print a line if the last one is long enough ago."""
+        now = self._clock()
+        self._had = done if self._had is None else self._had
+        self._seen = seen or self._seen
+        if now < self._next:
+            return
+        self._next = now + BETWEEN
+        budget = self._study.budget
+        parts = [f"{done:.0f} of {budget} trials", self._left(done, now - self._began), self._seen]
+        text = "; ".join(part for part in parts if part)
+        print(f"{visible(self._study.name)}: {text}", file=self._stream, flush=True)
+
+    def _left(self, done: float, seconds: float) -> str:
+        """Say how long the rest takes if it goes on as it went; nothing before there is a pace."""
+        gained = done - (self._had or 0.0)
+        if gained <= 0:
+            return ""
+        return f"about {in_words(seconds / gained * (self._study.budget - done))} left"
+
+
+def in_words(seconds: float) -> str:
+    """Return a length of time as people say it."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
 
 
 def best_so_far(study: Study, store: Store) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -15,14 +16,7 @@ from fedpareto.privacy import rounded_up
 from fedpareto.problem import Objective
 from fedpareto.report.points import Point, View
 from fedpareto.report.privacy import as_data, epsilon_heading, epsilon_text
-from fedpareto.words import visible
-
-
-def short(value: Any) -> str:
-    """Return a value as people read it: four significant digits."""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return str(value)
+from fedpareto.words import short, visible
 
 
 def as_cell(value: Any) -> Text:
@@ -147,27 +141,34 @@ def front_csv(seen: View) -> str:
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
+    headings, rows = as_rows(seen, seen.front)
+    writer.writerow(map(in_csv, headings))
+    for row in rows:
+        writer.writerow(map(in_csv, row))
+    return out.getvalue()
+
+
+def as_rows(seen: View, points: Sequence[Point]) -> tuple[list[str], list[list[Any]]]:
+    """Return points as a table: its headings, and a row for each point."""
+    if not points:
+        return ["trial", "feasible"], []
     headings = _headings(seen)
-    if not seen.front:
-        writer.writerow(["trial", "feasible"])
-        return out.getvalue()
-    first = seen.front[0]
+    first = points[0]
     measures = [name for name in first.measures if name not in headings.values()]
-    writer.writerow(
-        map(in_csv, ["trial", "feasible", *headings.values(), *first.settings, *measures, "runs"])
-    )
-    for p in seen.front:
+    rows = []
+    for p in points:
         found = _finite(p.measures)
         row: list[Any] = [p.trial, p.feasible, *(p.objectives[name] for name in headings)]
         row += [p.settings.get(name) for name in first.settings]
         row += [found.get(name) for name in measures]
-        writer.writerow(map(in_csv, [*row, p.runs]))
-    return out.getvalue()
+        rows.append([*row, p.runs])
+    names = ["trial", "feasible", *headings.values(), *first.settings, *measures, "runs"]
+    return names, rows
 
 
 def _headings(seen: View) -> dict[str, str]:
     """Return the heading of each objective: its name, unless another column has that one."""
-    first = seen.front[0] if seen.front else None
+    first = seen.points[0] if seen.points else None
     taken = {"trial", "feasible", "runs"}
     if first is not None:
         taken |= {*first.settings, *first.measures}

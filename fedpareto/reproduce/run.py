@@ -12,7 +12,7 @@ import tomlkit
 
 import fedpareto
 from fedpareto.errors import SettingError
-from fedpareto.files import write_whole
+from fedpareto.files import folder_of_examples, write_whole
 from fedpareto.loop import database
 from fedpareto.reproduce.experiment import Experiment, Found, Part, Rows, verdict_of
 from fedpareto.reproduce.figure import write_figure
@@ -22,7 +22,7 @@ from fedpareto.store import Store
 from fedpareto.study import Study, load_study
 
 ROOT = Path(fedpareto.__file__).parents[1]
-STUDIES = ROOT / "examples" / "papers"
+STUDIES = folder_of_examples() / "papers"
 RESULTS = ROOT / "benchmarks" / "results" / "papers"
 DIGITS = 5  # of a number in a figure
 

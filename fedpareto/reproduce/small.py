@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ def write_few(file: str, folder: Path) -> None:
     if path.is_file():
         return
     data = load(Data(FEW[file]))
-    out = {}
+    out: dict[str, Any] = {}
     for part, count in (("train", TRAIN), ("test", TEST)):
         x, y = getattr(data, f"x_{part}"), getattr(data, f"y_{part}")
         keep = np.random.default_rng(0).permutation(len(y))[:count]

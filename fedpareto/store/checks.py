@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedpareto.contract import VIEWS
 from fedpareto.errors import DamagedStore
 from fedpareto.store.schema import MIGRATIONS, TABLES, columns_in, columns_of
 
+PNG = b"\x89PNG\r\n\x1a\n"
 STATES = ("pending", "done", "failed", "stopped")  # the last by older versions
-KEYS = {"study": "rowid", "trials": "number", "repeats": "rowid", "sessions": "rowid"}
+KEYS = dict.fromkeys(TABLES, "rowid") | {"trials": "number"}
 Row = Mapping[str, Any]
 
 
@@ -88,6 +90,8 @@ def check_rows(path: Path, db: sqlite3.Connection) -> None:
 def rows_of(db: sqlite3.Connection, table: str, after: int | None = None) -> Iterator[Row]:
     """Yield the rows of a table, all or after a key, by the columns of the present version."""
     here = columns_in(db, table)
+    if not here:  # the table came with a later version
+        return
     names = ["key", *columns_of_now()[table]]
     columns = [c if c in here else f"NULL AS {c}" for c in names[1:]]
     query = (
@@ -166,6 +170,10 @@ def _misplaced(tables: Mapping[str, Sequence[Row]]) -> Iterator[Damage]:
             what = f"must be below {limit} and there once, found {shown(row['repeat'])}"
             yield Damage("repeats", row["key"], "repeat", what)
         seen.add(pair)
+    for row in tables.get("audits", ()):
+        if row["trial"] not in numbers:
+            what = f"must be a trial that is there, found {shown(row['trial'])}"
+            yield Damage("audits", row["key"], "trial", what)
 
 
 def _unlike(trials: Sequence[Row]) -> Iterator[Damage]:
@@ -211,6 +219,10 @@ def _text(value: object) -> bool:
 
 def _count(value: object) -> bool:
     return isinstance(value, int) and 0 <= value < 2**62
+
+
+def _picture(value: object) -> bool:
+    return value is None or (isinstance(value, bytes) and value.startswith(PNG))
 
 
 def _seconds(value: object) -> bool:
@@ -263,10 +275,11 @@ COUNT = Kind("a whole number of at least 0", _count)
 MEASURES = Kind("a JSON table of numbers", _json(lambda v: _table(v, _number)))
 CURVES = _or_null(Kind("a JSON table of lists of numbers", _json(_curves)))
 OPEN_TEXT = _or_null(TEXT)
+TABLE = Kind("a JSON table", _json(_table))
 KINDS = {
     "study": {
         "name": TEXT,
-        "identity": Kind("a JSON table", _json(_table)),
+        "identity": TABLE,
         "repeats": COUNT,
         "secret": OPEN_TEXT,
     },
@@ -274,7 +287,7 @@ KINDS = {
         "number": COUNT,
         "batch": COUNT,
         "point": Kind("a JSON list of numbers from 0 to 1", _json(_point)),
-        "settings": Kind("a JSON table", _json(_table)),
+        "settings": TABLE,
         "state": Kind(f"one of {', '.join(STATES)}", lambda value: value in STATES),
         "measures": _or_null(MEASURES),
         "spread": _or_null(MEASURES),
@@ -294,5 +307,16 @@ KINDS = {
         "version": TEXT,
         "budget": COUNT,
         "ended": OPEN_TEXT,
+    },
+    "audits": {
+        "trial": COUNT,
+        "settings": TABLE,
+        "attack": TEXT,
+        "view": Kind(f"one of {', '.join(VIEWS)}", lambda value: value in VIEWS),
+        "seed": COUNT,
+        "options": TABLE,
+        "measures": TABLE,
+        "picture": Kind("a PNG picture or NULL", _picture),
+        "version": TEXT,
     },
 }

@@ -26,6 +26,7 @@ class Salvaged:
     trials: dict[int, Row] = field(default_factory=dict)
     repeats: dict[tuple[int, int], Row] = field(default_factory=dict)
     sessions: list[Row] = field(default_factory=list)
+    audits: list[Row] = field(default_factory=list)
     trained: dict[int, int | None] = field(default_factory=dict)  # trial → trainings, if known
     lost: list[Damage] = field(default_factory=list)
 
@@ -112,6 +113,9 @@ def _mend(copy: Path) -> None:
 def _readable(db: sqlite3.Connection, table: str, lost: list[Damage]) -> list[Row]:
     """Return the rows of a table that can be read; past a row that cannot, go on with the next."""
     if not columns_in(db, table):
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if not columns_of(max(1, version))[table]:  # it came with a later version
+            return []
         lost.append(Damage(table, "all", "all", "must be a table, found none of this name"))
         return []
     rows: list[Row] = []
@@ -152,6 +156,7 @@ def _judged(read: Tables, most: int) -> Salvaged:
     if not tables["study"]:
         lost.append(Damage("study", 1, "all", "must be one row, found none"))
     found.sessions = list(_holding("sessions", tables["sessions"], lost))
+    found.audits = list(_holding("audits", tables["audits"], lost))
     if found.study is not None:
         most = found.study["repeats"]
     for row in _holding("repeats", tables["repeats"], lost):

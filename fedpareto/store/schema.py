@@ -56,8 +56,22 @@ MIGRATIONS = [
     ALTER TABLE repeats ADD COLUMN checksum TEXT;
     ALTER TABLE sessions ADD COLUMN checksum TEXT;
     """,
+    """
+    CREATE TABLE audits (           -- one row per attack on a point, only ever added to
+        trial INTEGER NOT NULL REFERENCES trials (number),
+        settings TEXT NOT NULL,     -- JSON: of the point, or of one on the way of its run
+        attack TEXT NOT NULL,       -- its name
+        view TEXT NOT NULL,         -- who looks on: server, secagg or release
+        seed INTEGER NOT NULL,      -- of the audit, not of the study
+        options TEXT NOT NULL,      -- JSON: the settings of the attack
+        measures TEXT NOT NULL,     -- JSON: name → what was found
+        picture BLOB,               -- PNG: originals above, what was made of uploads below
+        version TEXT NOT NULL,      -- of fedpareto
+        checksum TEXT
+    );
+    """,
 ]
-TABLES = ("study", "trials", "repeats", "sessions")
+TABLES = ("study", "trials", "repeats", "sessions", "audits")
 
 
 @functools.cache

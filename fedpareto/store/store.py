@@ -26,12 +26,14 @@ from fedpareto.store.access import (
     put,
     take_lock,
 )
+from fedpareto.store.audits import ADD, ALL, Audit, audit_of, row_of
 from fedpareto.store.checks import check_rows, seal
 from fedpareto.store.identity import check_same, read_identity, seed_in
 from fedpareto.store.making import is_new, new_database
 from fedpareto.store.rows import read_measures, summed, trial_of, write_measures
 from fedpareto.store.schema import TABLES, check_ours, columns_in, is_blank, migrate
 from fedpareto.trials import Result, Trial, history_of, printable, read_curves, write_curves
+from fedpareto.words import notebook_table, visible
 
 
 class Store:
@@ -156,6 +158,19 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return f"Store({visible(self.path)}: {self._stands()})"
+
+    def _repr_html_(self) -> str:
+        """Return how far the study has come, as a notebook shows it."""
+        return notebook_table("Store", [("file", self.path), ("rows", self._stands())])
+
+    def _stands(self) -> str:
+        try:
+            return f"{self.finished()} of {len(self)} trials finished, {self.trainings()} trainings"
+        except StoreError:
+            return "closed"
 
     @property
     def name(self) -> str:
@@ -367,6 +382,16 @@ class Store:
             ),
         )
         seal(self._db, "trials", "number = ?", trial)
+
+    def audits(self) -> list[Audit]:
+        """Return what attacks on points found, in the order in which they were made."""
+        return list(map(audit_of, self._rows(ALL))) if self._has("audits", "trial") else []
+
+    def add_audits(self, audits: Sequence[Audit]) -> None:
+        """Append what attacks on points found."""
+        with self._transaction():
+            self._db.executemany(ADD, map(row_of, audits))
+            seal(self._db, "audits")
 
     def history(self, measures: Sequence[str]) -> History:
         """Return what is known: every finished trial, with these measures as objectives."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fedpareto.errors import Fault
-from fedpareto.federation import MEASURES, is_unseen
+from fedpareto.federation import MEASURES, ClipsRecords, is_unseen
 from fedpareto.federation.measures import own_measure
 from fedpareto.mechanisms import adds_noise
 from fedpareto.privacy import Privacy
@@ -25,18 +25,24 @@ DERIVED = {
     "epsilon_secagg",
     "epsilon_release",
 }
+EPSILONS = {name for name in DERIVED if name.startswith("epsilon")}
+NOISE = "a mechanism with Gaussian noise"
+RECORDS = 'local steps that hide records ([local] name = "dp_sgd")'
 
 
 def read_objectives(
-    section: Mapping[str, Any], privacy: Privacy | None, mechanism: Any, faults: list[Fault]
+    section: Mapping[str, Any], held: Mapping[str, Any], faults: list[Fault]
 ) -> tuple[Objective, ...]:
-    """Return the objectives without a fault, in their order; add the others' to faults."""
+    """Return the objectives without a fault, in their order; add the others' to faults.
+
+    held is what was read of the other sections, name → settings.
+    """
     if not section:
         listed = ", ".join(MEASURES)
         message = f"must name at least one, found none. Measures: {listed}."
         faults.append(Fault("objectives", message))
-    tables = _with_target(section, privacy, faults)
-    made = [_objective(name, table, mechanism, faults) for name, table in tables.items()]
+    tables = _with_target(section, held["privacy"], faults)
+    made = [_objective(name, table, held, faults) for name, table in tables.items()]
     return tuple(objective for objective in made if objective is not None)
 
 
@@ -70,7 +76,9 @@ def _with_target(
     return tables
 
 
-def _objective(name: str, table: Any, mechanism: Any, faults: list[Fault]) -> Objective | None:
+def _objective(
+    name: str, table: Any, held: Mapping[str, Any], faults: list[Fault]
+) -> Objective | None:
     where = f"objectives.{name}"
     if not isinstance(table, dict):
         message = f"must be a table such as {{limit = 0.8}}, found {table!r}."
@@ -86,11 +94,11 @@ def _objective(name: str, table: Any, mechanism: Any, faults: list[Fault]) -> Ob
         message = f"there is no measure {called!r}. {hint(called, MEASURES, faults)}".rstrip()
         faults.append(Fault(key, message))
         return None
-    missing = _missing(measure.needs, mechanism)
+    missing = _missing(measure.needs, held)
     if missing:
         needs = " and ".join(missing)
-        found = type(mechanism).__name__
-        faults.append(Fault(key, f"needs a mechanism with {needs}, found {found}."))
+        found = type(held["local" if missing[0] == RECORDS else "mechanism"]).__name__
+        faults.append(Fault(key, f"needs {needs}, found {found}."))
     reference = _first(asked.reference, measure.reference, asked.limit)
     if reference is None:
         message = (
@@ -120,12 +128,24 @@ def _first(*values: float | None) -> float | None:
     return next((value for value in values if value is not None), None)
 
 
-def _missing(needs: Iterable[str], mechanism: Any) -> list[str]:
-    """Return what a measure is computed from and the mechanism does not have."""
-    if mechanism is None or is_unseen(mechanism):
+def _missing(needs: Iterable[str], held: Mapping[str, Any]) -> list[str]:
+    """Return what a measure is computed from and neither mechanism nor local step has, in words."""
+    mechanism, local, privacy = held["mechanism"], held["local"], held["privacy"]
+    if mechanism is None or is_unseen(mechanism) or is_unseen(local):
         return []
     there = {"unprotected_error", *named(mechanism)}
     if adds_noise(mechanism):
         there |= DERIVED
+    if isinstance(local, ClipsRecords):
+        there |= {"epsilon_record"}
+        if privacy is not None and privacy.unit == "record":
+            there |= EPSILONS | ({"epsilon_client"} if adds_noise(mechanism) else set())
     missing = [need for need in needs if need not in there]
-    return ["Gaussian noise" if need.startswith("epsilon") else need for need in missing]
+    return [_words(need) for need in missing]
+
+
+def _words(need: str) -> str:
+    """Return in words what must be there for something to be known."""
+    if need in ("epsilon_record", "epsilon_client"):
+        return RECORDS
+    return NOISE if need.startswith("epsilon") else f"a mechanism with {need}"

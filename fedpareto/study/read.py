@@ -109,7 +109,7 @@ def built(
         )
         for name in FAMILIES
     }
-    objectives = read_objectives(sections["objectives"], held["privacy"], held["mechanism"], faults)
+    objectives = read_objectives(sections["objectives"], held, faults)
     if stored is None:
         _check_functions(held, objectives, path.parent, faults)
     _refuse_shared_names(held, faults)

@@ -105,6 +105,7 @@ LATER: tuple[tuple[tuple[str, ...], object], ...] = (
     (("local",), {"name": "sgd"}),
     (("server",), {"name": "average"}),
     (("training", "loss"), "cross_entropy"),
+    (("privacy", "records_per_person"), 1),
     (("looked_at",), False),
     (("mechanism", "leakage_rounds"), 1),
     (("mechanism", "links", "leakage_rounds"), 1),

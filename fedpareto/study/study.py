@@ -12,12 +12,14 @@ from fedpareto.errors import SettingError
 from fedpareto.federation import Average, Federation, Sgd
 from fedpareto.mechanisms import Chain, Encrypts, links_of
 from fedpareto.optimizers import Optimizer
-from fedpareto.problem import Problem
+from fedpareto.problem import Objective, Problem
+from fedpareto.space import range_text
 from fedpareto.study.sections import LATER
 from fedpareto.study.table import plain
+from fedpareto.words import notebook_table, visible
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Study:
     """A problem, an optimizer and how far to go."""
 
@@ -41,6 +43,20 @@ class Study:
                     f"study {self.name}: {key} must be at least {least}, found {found}."
                 )
 
+    def __repr__(self) -> str:
+        goals = ", ".join(o.name for o in self.problem.objectives)
+        names = ", ".join(self.problem.space.names)
+        return (
+            f"Study({visible(self.name)}: {visible(goals)} over {visible(names)}; "
+            f"{type(self.optimizer).__name__}, {self.budget} trials × {self.repeats})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return what is asked and searched, as a notebook shows it."""
+        goals = [(f"make small: {o.name}", _asked(o)) for o in self.problem.objectives]
+        searched = [(f"search: {v.name}", range_text(v)) for v in self.problem.space.variables]
+        return notebook_table(repr(self), [*goals, *searched])
+
     @property
     def identity(self) -> dict[str, Any]:
         """What makes it this study: everything but its name and how far to go."""
@@ -58,6 +74,13 @@ class Study:
         return kept | {
             "objectives": [{"name": name, **table} for name, table in tables]
         }  # in order
+
+
+def _asked(objective: Objective) -> str:
+    """Return an objective's measure in words: its limit, and that it is a proxy where it is one."""
+    limit = "" if objective.limit is None else f", at most {objective.limit:g}"
+    proxy = f"; a proxy ({objective.proxy}), no guarantee" if objective.proxy else ""
+    return f"{objective.measure}{limit}{proxy}"
 
 
 def _problem_table(problem: Problem) -> Any:

@@ -11,8 +11,8 @@ import numpy as np
 from fedpareto.history import History
 from fedpareto.optimizers import Optimizer
 from fedpareto.problem import Objective, Problem
-from fedpareto.settings import named
-from fedpareto.space import Float, FloatArray, Space, Values, Variable
+from fedpareto.settings import named, searched
+from fedpareto.space import Choice, Float, FloatArray, Space, Values, Variable
 
 
 @dataclass(frozen=True)
@@ -75,3 +75,9 @@ def numbers_of(settings: Any) -> dict[str, float]:
     held = {n: v.decode(0.5) if isinstance(v, Variable) else v for n, v in named(settings).items()}
     numeric = {n: v for n, v in held.items() if isinstance(v, int | float)}
     return {n: float(v) for n, v in numeric.items() if not isinstance(v, bool)}
+
+
+def texts_of(settings: Any) -> list[Choice]:
+    """Return the choices among texts; a point holds the place of its own among them."""
+    choices = [v for v in searched(settings) if isinstance(v, Choice)]
+    return [v for v in choices if isinstance(v.choices[0], str)]

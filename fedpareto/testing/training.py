@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fedpareto.federation import Loss, ServerStep
 from fedpareto.noise import stream
-from fedpareto.testing.functions import frozen, numbers_of
+from fedpareto.testing.functions import frozen, numbers_of, texts_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,6 +18,7 @@ def check_server(server: ServerStep, S: int = 2, R: int = 3, P: int = 20, seed: 
 
     assert frozen(server), "a server step must be a frozen dataclass"
     values = {name: torch.linspace(0.5, 0.9, R) * v for name, v in numbers_of(server).items()}
+    values |= {v.name: torch.arange(float(R)) % v.size for v in texts_of(server)}
     models = torch.randn(S, R, P, generator=stream(seed, "models"))
     means = [torch.randn(S, R, P, generator=stream(seed, "mean", t)) for t in range(3)]
     before = models.clone()

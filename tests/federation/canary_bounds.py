@@ -8,35 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
-from scipy.stats import beta, chi2, t
+from scipy.stats import beta
+
+from fedpareto.audit.bounds import by_fit as fitted
 
 ALPHA = 1e-3
 
 
-def epsilon_of(mu: float, delta: float) -> float:
-    """Return ε at δ where two Gaussians are mu spreads apart: δ(ε) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2)."""
-    if mu <= 0:
-        return 0.0
-
-    def excess(epsilon: float) -> float:
-        return float(np.exp(log_ndtr(mu / 2 - epsilon / mu)) - np.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu))) - delta
-
-    return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, mu**2 / 2 + 40 * mu, xtol=1e-10))
-
-
 def by_fit(scores: np.ndarray, delta: float) -> float:
-    """Return a lower bound on ε from statistics [N,2] that are Gaussian with the same spread in both worlds.
-
-    The rows share their noise, so the difference of means is taken pair by pair; it and the spread have half of
-    the error each.
-    """
-    n = len(scores)
-    apart = scores[:, 0] - scores[:, 1]
-    least = apart.mean() - t.ppf(1 - ALPHA / 2, n - 1) * apart.std(ddof=1) / n**0.5
-    spread = scores.std(axis=0, ddof=1).max() * ((n - 1) / chi2.ppf(ALPHA / 2, n - 1)) ** 0.5
-    return epsilon_of(least / spread, delta)
+    """Return a lower bound on ε from statistics [N,2] that are Gaussian with the same spread in both worlds."""
+    return fitted(scores, delta, 1 - ALPHA)
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import torch
 from canaries import Auditor, Case, Idle, scores
-from canary_bounds import by_counting, by_fit, chosen, epsilon_of
+from canary_bounds import by_counting, by_fit, chosen
 from canary_cases import federation, long_run, loose, tight
 from scipy.special import ndtr
 
 from fedpareto import Chain, Randomization
+from fedpareto.audit.bounds import epsilon_of
 from fedpareto.mechanisms import BatchCrypt
 from fedpareto.noise import Noise
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fedpareto.federation.grouped import Step
     from fedpareto.federation.losses import Loss
     from fedpareto.federation.stack import Stack
+    from fedpareto.settings import Real
 
 
 @dataclass(frozen=True)
@@ -33,3 +34,22 @@ class LocalStep(Protocol):
         self, stack: Stack, params: list[Tensor], batch: MiniBatch, loss: Loss, step: Step
     ) -> None:
         """Move models [M,R,...], in place, by one step on their mini-batches."""
+
+
+@runtime_checkable
+class ClipsRecords(Protocol):
+    """It bounds how far each record moves a step, and hides that by Gaussian noise.
+
+    The gradient of a record has at most record_clipping_norm, and the noise on the sum of a
+    mini-batch is record_noise_multiplier times that; the sum is divided by batch_size. Mini-batches
+    are drawn as `contract.BATCHES` says. `Step.noise` holds standard normal numbers for each step.
+    """
+
+    @property
+    def record_clipping_norm(self) -> Real: ...
+
+    @property
+    def record_noise_multiplier(self) -> Real: ...
+
+    @property
+    def batches(self) -> str: ...

@@ -1,0 +1,81 @@
+"""The command that writes a study to start from."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from fedpareto.cli.base import cli, say
+from fedpareto.errors import SettingError, did_you_mean
+from fedpareto.files import folder_of_examples, write_new
+
+STARTER = "starter"
+FILES = ("study.toml", "my_model.py", "my_data.py", "README.md")
+NAMED = re.compile(r'"(\w+):\w+"')  # a part of the user's own, in a study file
+
+
+@cli.command()
+@click.argument("folder", default=".", type=click.Path(path_type=Path))
+@click.option("--example", default=STARTER, metavar="NAME", help="Which example; see --list.")
+@click.option("--list", "as_list", is_flag=True, help="List the examples.")
+def init(folder: Path, example: str, as_list: bool) -> None:
+    """Write a study that runs as it is into FOLDER: a model and data to put your own in.
+
+    Without FOLDER, into this folder. No file is replaced.
+    """
+    if as_list:
+        for name in names():
+            say(f"{name}: {asked_by(name)}")
+        return
+    written = write_example(example, folder)
+    study = next(path for path in written if path.suffix == ".toml")
+    for path in written:
+        say(f"wrote {path}")
+    say(f"Next: fedpareto run {study}")
+
+
+def names() -> list[str]:
+    """Return the names of all examples, the starter first."""
+    return [STARTER, *sorted(path.stem for path in folder_of_examples().glob("*.toml"))]
+
+
+def asked_by(name: str) -> str:
+    """Return the first line of an example's study file: what it asks."""
+    study = next(path for path in files_of(name) if path.suffix == ".toml")
+    first = study.read_text(encoding="utf-8").partition("\n")[0]
+    return first.removeprefix("#").strip()
+
+
+def files_of(name: str) -> list[Path]:
+    """Return the files of an example: its study file and the modules that it names."""
+    folder = folder_of_examples()
+    if name not in names():
+        raise SettingError(
+            f"--example: must be one of {', '.join(names())}, found {name!r}. "
+            f"{did_you_mean(name, names())}"
+        )
+    if name == STARTER:
+        return [folder / STARTER / file for file in FILES]
+    study = folder / f"{name}.toml"
+    modules = sorted(set(NAMED.findall(study.read_text(encoding="utf-8"))))
+    beside = [folder / f"{module}.py" for module in [*modules, name]]
+    return [study, *dict.fromkeys(path for path in beside if path.is_file())]
+
+
+def write_example(name: str, folder: Path) -> list[Path]:
+    """Copy the files of an example into a folder, which is made if need be; replace none."""
+    found = files_of(name)
+    if folder.exists() and not folder.is_dir():
+        raise SettingError(f"init: FOLDER must be a folder, found the file {folder}. Name another.")
+    there = [path.name for path in found if (folder / path.name).exists()]
+    if there:
+        raise SettingError(
+            f"init: {folder} must not hold {' or '.join(path.name for path in found)}, found "
+            f"{' and '.join(there)}. Name another folder: fedpareto init my-study"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in found:
+        write_new(folder / path.name, path.read_bytes(), 0o644)
+    return [folder / path.name for path in found]
