@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpareto import __version__
+from fedpareto import __version__, baselines
 from fedpareto.errors import FedparetoError, SettingError, StoreError
 from fedpareto.evaluate import Evaluate, here, training_seed
 from fedpareto.history import History
@@ -49,6 +49,7 @@ def run(
     store = Store.write(database(study, db), study.name, study.identity, study.repeats)
     try:
         store.begin_session(__version__, study.budget, is_private(study.problem))
+        baselines.begin(study, store)
         seed = training_seed(study, store)
         while True:
             while trials := left(study, store):
@@ -63,9 +64,11 @@ def run(
                         "kept; repair evaluate and run again."
                     )
             if len(store) >= study.budget:
+                baselines.end(study, store, evaluate)
                 return store
             if finished(study, store):
                 store.end_session("the optimizer expects next to nothing of further trials")
+                baselines.end(study, store, evaluate)
                 return store
             propose(study, store)
     except BaseException:

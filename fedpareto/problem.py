@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,6 +130,41 @@ class MayBePrivate(Protocol):
     @property
     def private(self) -> bool:
         """Whether nothing may be told of a measurement but what noise hides."""
+
+
+@runtime_checkable
+class Recalls(Protocol):
+    """A problem that can be looked at without its data, by what is kept of them."""
+
+    def facts(self, seed: int) -> dict[str, Any]:
+        """Return what looking at its rows needs of its data, as plain data."""
+
+    def recalling(self, facts: Mapping[str, Any]) -> Problem:
+        """Return the problem to look at by such facts: it needs no data, and cannot measure."""
+
+
+@runtime_checkable
+class HasBaselines(Protocol):
+    """A problem whose trials can be held against something simpler."""
+
+    @property
+    def loss(self) -> Objective | None:
+        """The objective that says how good models are: neither privacy nor cost."""
+
+    @property
+    def loss_measure(self) -> str:
+        """The measure of the loss that baselines have too."""
+
+    def trivial(self, seeds: Sequence[int]) -> list[dict[str, float]]:
+        """Return the measures of the best constant answer in each of these repeats."""
+
+    def unprotected(self) -> Problem | None:
+        """Return the problem without protection; None where that is not to be measured."""
+
+
+def loss_of(problem: Problem) -> Objective | None:
+    """Return the objective that says how good models are; None where a problem has none."""
+    return problem.loss if isinstance(problem, HasBaselines) else None
 
 
 def is_private(problem: Problem) -> bool:

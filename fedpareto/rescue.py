@@ -97,6 +97,8 @@ def _put(study: Study, found: Salvaged, done: Rescued, found_in: Path) -> None:
         "trials": done.trials,
         "repeats": done.repeats,
         "sessions": done.sessions,
+        "data": found.data,
+        "baselines": found.baselines,
         "audits": [row for row in found.audits if row["trial"] < len(done.trials)],
     }
     content = rebuilt(done.path, tables)

@@ -45,6 +45,15 @@ class Result:
     curves: dict[str, list[float]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Baseline:
+    """One repeat of what trials are held against: no trial itself."""
+
+    settings: dict[str, Any]
+    measures: dict[str, float]
+    error: str | None = None
+
+
 def known_of(problem: Problem, trials: Sequence[Trial]) -> History:
     """Return what finished trials, and their runs on the way, tell of a problem's objectives."""
     done = [t for t in trials if t.state != "pending"]

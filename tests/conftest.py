@@ -33,7 +33,7 @@ name = "lr"
 
 [training]
 rounds = 1
-local_steps = 1
+local_steps = 10
 batch_size = 8
 learning_rate = { low = 0.01, high = 0.5, log = true }
 

@@ -24,7 +24,7 @@ LAYERS = [
     {"store"},
     {"study"},
     {"evaluate"},
-    {"audit", "keep"},
+    {"audit", "baselines", "keep"},
     {"loop", "report", "testing"},
     {"design", "reproduce", "rescue"},
     {"cli"},

@@ -64,12 +64,6 @@ def no_rows() -> None:
     raise LookupError("the table is empty")
 
 
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave nothing to other tests: reading a study adds its folder to where Python looks for modules."""
-    monkeypatch.setattr(sys, "path", sys.path.copy())
-
-
 # what is broken: (text of the valid study, text in its place, key that must be named, words that must be said)
 BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
     # wrong types

@@ -86,7 +86,7 @@ def test_a_picked_point_holds_the_limit_and_its_study_file_runs(done, fedpareto,
 
 def test_pick_prints_settings_and_a_ready_study_file(done, fedpareto):
     _, out, _ = fedpareto("pick", done, "--limit", "leakage=0.7")
-    assert "Under leakage ≤ 0.7: the" in out
+    assert "The least utility_loss within leakage ≤ 0.7. " in out
     assert "sigma = " in out
     assert tomllib.loads(out[out.index("# a study file"):])["budget"] == 1
 

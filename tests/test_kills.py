@@ -98,8 +98,8 @@ print(json.dumps({path.stem: c for path, c in count.items()}))
 """
 
 
-@pytest.mark.parametrize("kills", [100, pytest.param(1000, marks=pytest.mark.slow)])
-def test_no_study_that_is_killed_is_stuck_or_ends_otherwise(tmp_path: Path, study_text: str, kills: int) -> None:
+@pytest.mark.parametrize(("kills", "seed"), [(100, 100), *(pytest.param(250, seed, marks=pytest.mark.slow) for seed in range(4))])
+def test_no_study_that_is_killed_is_stuck_or_ends_otherwise(tmp_path: Path, study_text: str, kills: int, seed: int) -> None:
     text = study_text.split("[optimizer]")[0].replace("budget = 2", "budget = 8\nblock = 2")
     for name, more in SMALL.items():
         (tmp_path / f"{name}.toml").write_text(f'{text}[optimizer]\nname = "{name}"\n{more}\n')
@@ -107,7 +107,7 @@ def test_no_study_that_is_killed_is_stuck_or_ends_otherwise(tmp_path: Path, stud
         shrunk = small((EXAMPLES / f"{name}.toml").read_text()).replace("budget = 12", "budget = 6")
         shrunk = shrunk.replace('"fashion-mnist"', '"digits"').replace("share = 0.1\n", "")
         (tmp_path / f"{name}.toml").write_text(shrunk)
-    done = subprocess.run([sys.executable, "-c", KILLER, str(tmp_path), str(kills), str(kills)], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", KILLER, str(tmp_path), str(kills), str(seed)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     counted = json.loads(done.stdout)
     print(counted)

@@ -6,6 +6,7 @@ import contextlib
 import stat
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,11 +107,15 @@ def console() -> Console:
     return Console(highlight=False, soft_wrap=True, width=width)
 
 
-def opened(study_file: Path, db: Path | None, run_code: bool = False) -> tuple[Study, Store]:
+def opened(
+    study_file: Path, db: Path | None, run_code: bool = False, train: bool = False
+) -> tuple[Study, Store]:
     """Return a study, with the seed that its database was made with, and its open store.
 
-    Unless the command must run them, parts of the user's own are not imported.
+    Unless the command must run them, parts of the user's own are not imported. Unless it trains,
+    what the database keeps of the data stands for them.
     """
+    from fedpareto.baselines import remembering
     from fedpareto.problem import is_private
     from fedpareto.store import Store
     from fedpareto.study import load_study, load_to_look
@@ -123,7 +128,7 @@ def opened(study_file: Path, db: Path | None, run_code: bool = False) -> tuple[S
     store.check(study.identity)
     if is_private(study.problem):
         store.check_noise()
-    return study, store
+    return (study if train else replace(study, problem=remembering(study, store))), store
 
 
 def database_of(study_file: Path, db: Path | None) -> Path:

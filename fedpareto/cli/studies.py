@@ -114,7 +114,11 @@ def front(study_file: Path, db: Path | None, as_json: bool, as_csv: bool, at: st
     metavar="NAME=VALUE",
     help="What an objective must not exceed; repeat it.",
 )
-@click.option("--prefer", metavar="NAME", help="The objective to make least; the knee if left out.")
+@click.option(
+    "--prefer",
+    metavar="NAME",
+    help="The objective to make least, or knee; left out, the least loss where a limit is stated.",
+)
 @click.option("--output", type=click.Path(path_type=Path), help="Write the ready study file here.")
 @click.option("--force", is_flag=True, help="Let --output replace another study file.")
 @json_option
@@ -131,6 +135,7 @@ def pick(
     from fedpareto.files import check_output
     from fedpareto.loop import database
     from fedpareto.report import pick as pick_point
+    from fedpareto.report.against import against
     from fedpareto.report.privacy import private_search_cost, promises
     from fedpareto.report.text import as_plain, proxies, shown
     from fedpareto.study.write import fixed_study, write_study
@@ -152,7 +157,7 @@ def pick(
     values = [f"{o.name} {shown(o, point.objectives[o.name])}" for o in seen.objectives]
     say(f"trial {point.trial}: {', '.join(values)}")
     say(why)
-    for line in [*proxies(seen.objectives), *promises(seen, point), *searched]:
+    for line in [*against(seen), *proxies(seen.objectives), *promises(seen, point), *searched]:
         say(line)
     settings = [f"  {name} = {value}" for name, value in point.settings.items()]
     say("\nsettings\n" + "\n".join(settings))
@@ -191,6 +196,7 @@ def verify(study_file: Path, db: Path | None) -> None:
 
 def _print_front(seen: View, as_json: bool) -> None:
     """Print the front, a summary, and what its numbers promise."""
+    from fedpareto.report.against import against
     from fedpareto.report.privacy import statements
     from fedpareto.report.text import front_data, proxies, summary, table
 
@@ -201,7 +207,7 @@ def _print_front(seen: View, as_json: bool) -> None:
     if seen.front:
         out.print(table(seen))
     say(summary(seen))
-    for line in [*proxies(seen.objectives), *statements(seen)]:
+    for line in [*against(seen), *proxies(seen.objectives), *statements(seen)]:
         say(line)
 
 

@@ -77,7 +77,7 @@ def train(
         raise SettingError("train: --trial must stand without --pick, found both. Leave one out.")
     if (limits or prefer) and not picked:
         raise SettingError("train: --limit and --prefer must go with --pick, found them without.")
-    study, store = opened(study_file, db, run_code=True)
+    study, store = opened(study_file, db, run_code=True, train=True)
     with store:
         seen = looked(study, store)
         point = _point(seen, trial, picked, dict(map(limit_of, limits)), prefer)

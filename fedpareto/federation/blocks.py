@@ -149,6 +149,7 @@ def setup_of(problem: Federation, seed: int, along: bool = False) -> Setup:
         problem.own_measures,
         along,
         problem.private,
+        problem.kept,
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedpareto.contract import Records, Round, expected_cohorts
 from fedpareto.federation.data import load
+from fedpareto.federation.facts import Facts
 from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.sizes import sizes
 from fedpareto.federation.split import fixed_sizes
@@ -60,27 +61,31 @@ def columns_of(
     Among them the true ε of these views. What follows may have the name of a setting, such as
     noise_multiplier, and another value: training is given the settings alone, see `given_of`.
     """
+    out = rounds_of(problem, values, n)
+    size, linear = _sizes(problem, values, n)
+    out |= {"parameters": size, "linear_parameters": linear}
+    return out | epsilons(problem, out, views)
+
+
+def rounds_of(problem: Federation, values: Values, n: int) -> dict[str, FloatArray]:
+    """Return what an accountant needs of n points, name → [n]: no model and no data are read."""
     given = given_of(problem, values, n)
     clients = problem.data.clients
     cohorts = expected_cohorts(given["sample_ratio"], clients, problem.training.sampling)
-    size, linear = _sizes(problem, values, n)
     out = given | {
         "clients": np.full(n, float(clients)),
         "delta": np.full(n, problem.privacy.delta(people(problem))),
         "cohort": cohorts,
-        "parameters": size,
-        "linear_parameters": linear,
     }
-    out |= _noise(problem, given | {"cohort": cohorts})
-    return out | epsilons(problem, out, views)
+    return out | _noise(problem, given | {"cohort": cohorts})
 
 
 def _sizes(problem: Federation, values: Values, n: int) -> tuple[FloatArray, FloatArray]:
     """Return the parameters of n models, all and those of linear layers; nan where none is run."""
     if problem.looked_at:
         return np.full(n, np.nan), np.full(n, np.nan)
-    data = load(problem.data)
-    size, linear = sizes(problem.model, values, n, data.shape, data.classes)
+    facts = problem.kept or Facts.of(load(problem.data))
+    size, linear = sizes(problem.model, values, n, facts.shape, facts.classes)
     return size, linear
 
 
@@ -131,7 +136,7 @@ def _records(problem: Federation, columns: Columns) -> Records | None:
         columns["record_noise_multiplier"] * norm,
         norm,
         columns["batch_size"],
-        tuple(sorted(set(fixed_sizes(problem.data)))),
+        tuple(sorted(set(sizes_of_clients(problem)))),
         columns["local_steps"],
         columns["local_epochs"],
         local.batches,
@@ -140,14 +145,19 @@ def _records(problem: Federation, columns: Columns) -> Records | None:
 
 def knows_sizes(problem: Federation) -> bool:
     """Say whether it can be known how many records clients hold: not where data are not run."""
-    return not (problem.looked_at and is_own(problem.data.name))
+    return problem.kept is not None or not (problem.looked_at and is_own(problem.data.name))
+
+
+def sizes_of_clients(problem: Federation) -> tuple[int, ...]:
+    """Return how many records clients hold, [K], where local steps hide records."""
+    return problem.kept.sizes if problem.kept else fixed_sizes(problem.data)
 
 
 def people(problem: Federation) -> int:
     """Return how many there are of what a promise hides as one: clients, or their records."""
     if not hides_records(problem):
         return problem.data.clients
-    return sum(fixed_sizes(problem.data)) if knows_sizes(problem) else 1
+    return sum(sizes_of_clients(problem)) if knows_sizes(problem) else 1
 
 
 def hides_records(problem: Federation) -> bool:
@@ -201,5 +211,5 @@ def _of_records(problem: Federation, contract: Round, columns: Columns) -> Float
     rounds = columns["rounds"]
     if contract.records is None:
         return np.full(rounds.shape, np.nan)
-    total = sum(fixed_sizes(problem.data))
+    total = sum(sizes_of_clients(problem))
     return record_epsilon(problem.privacy, contract.records, rounds, problem.privacy.delta(total))

@@ -43,8 +43,10 @@ def known_costs(setup: Setup, columns: Mapping[str, FloatArray]) -> dict[str, Fl
     chance = training.sampling == "poisson" and not everyone
     if chance or not isinstance(mechanism, KnowsCosts):
         return {}
-    fixed = fixed_sizes(setup.where) if isinstance(setup.local, ClipsRecords) else None
-    work = _work(len(setup.data.y_train), setup.where, training, everyone, fixed)
+    fixed = None
+    if isinstance(setup.local, ClipsRecords):
+        fixed = setup.kept.sizes if setup.kept else fixed_sizes(setup.where)
+    work = _work(setup.images, setup.where, training, everyone, fixed)
     if work and setup.draws_records_by_chance:  # a training counts those expected at every step
         work = _expected(work, training.batch_size)
     kinds = work or {(0, 0): setup.clients}

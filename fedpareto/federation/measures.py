@@ -46,6 +46,11 @@ class Measure:
     # why it must not be shown where data are private and it does not follow from the settings
     reason: str = "it depends on what clients hold or send, which no noise hides"
 
+    @property
+    def judges(self) -> bool:
+        """Say whether it tells how good models are, rather than what they leak or cost."""
+        return self.source == "models" or "unprotected_error" in self.needs
+
     def of_worst(self, name: str) -> str | None:
         """Return the measure, called so, of the worst client; None where there is none."""
         if self.of_each or self.source == "settings":  # settings are the same for every client

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.errors import DataError
-from fedpareto.federation import blocks, columns, measuring, promises, rules
+from fedpareto.federation import baselines, blocks, columns, measuring, promises, rules
 from fedpareto.federation.cost import Cost
 from fedpareto.federation.data import Data, load
-from fedpareto.federation.local import LocalStep, Sgd
+from fedpareto.federation.facts import MOST_CLIENTS, Facts
+from fedpareto.federation.local import ClipsRecords, LocalStep, Sgd
 from fedpareto.federation.looked import is_unseen, known_unrun
 from fedpareto.federation.measures import Measure, measures_of
 from fedpareto.federation.models import Model
 from fedpareto.federation.servers import Average, ServerStep
+from fedpareto.federation.split import fixed_sizes
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Mechanism
 from fedpareto.privacy import VIEWS, Guarantee, Privacy
@@ -48,6 +50,7 @@ class Federation:
     server: ServerStep = field(default_factory=Average)
     local: LocalStep = field(default_factory=Sgd)
     looked_at: bool = False  # whether its rows are only shown: the user's own code is not there
+    kept: Facts | None = None  # what stands for the data where rows are only shown
 
     failures = {  # noqa: RUF012
         "diverged_round": "training diverged in round {:.0f}; a smaller learning rate may help"
@@ -103,11 +106,44 @@ class Federation:
         """
         return tuple(dict.fromkeys(o.measure for o in self.objectives if ":" in o.measure))
 
+    def facts(self, seed: int) -> dict[str, Any]:
+        """Return what looking at rows needs of the data; seed is that of the first repeat."""
+        split = [] if self.private else self.split_table(seed)[:MOST_CLIENTS].tolist()
+        sizes = fixed_sizes(self.data) if isinstance(self.local, ClipsRecords) else ()
+        return {**asdict(Facts.of(load(self.data))), "split": split, "sizes": sizes}
+
+    def recalling(self, facts: Mapping[str, Any]) -> Federation:
+        """Return the federation to look at by what was kept of its data."""
+        return replace(self, kept=Facts.read(facts))
+
+    @property
+    def loss(self) -> Objective | None:
+        """The first objective that judges models: an error, a loss, or a measure of one's own."""
+        known = self.measures
+        return next((o for o in self.objectives if known[o.measure].judges), None)
+
+    @property
+    def loss_measure(self) -> str:
+        """The measure of the loss that baselines have too: of utility lost, the test error."""
+        asked = self.loss.measure if self.loss else ""
+        return "test_error" if asked == "utility_lost" else asked
+
+    def trivial(self, seeds: Sequence[int]) -> list[dict[str, float]]:
+        """Return the measures of the best constant answer in each of these repeats."""
+        return baselines.trivial(self, seeds)
+
+    def unprotected(self) -> Federation | None:
+        """Return the same federation without protection; None where data are private."""
+        return baselines.unprotected(self)
+
     def split_table(self, seed: int) -> NDArray[np.int64]:
         """Return how many training images of each class each client holds in a repeat, [K,C].
 
-        C is 1 where numbers are predicted.
+        C is 1 where numbers are predicted. By what is kept of the data, it is that of the first
+        clients in the first repeat.
         """
+        if self.kept is not None:
+            return np.array(self.kept.split, dtype=np.int64)
         if self.looked_at and is_own(self.data.name):
             raise DataError(f"{self.data.name}: must be run to say who holds what, found unrun.")
         data = load(self.data)

@@ -12,11 +12,11 @@ import numpy as np
 from fedpareto.contract import Seen
 from fedpareto.federation.columns import (
     Columns,
-    columns_of,
     contract_of,
     hides_records,
     people,
     replaced,
+    rounds_of,
 )
 from fedpareto.federation.local import LOCAL_STEPS
 from fedpareto.mechanisms import MECHANISMS, links_of
@@ -40,7 +40,7 @@ def promise(
 ) -> Guarantee | None:
     """Return what is promised of one point; None without noise, or where no bound is known."""
     values = {name: [value] for name, value in settings.items()}
-    columns = columns_of(problem, values, 1, views=())
+    columns = rounds_of(problem, values, 1)
     if hides_records(problem):
         return _of_records(problem, columns)
     seen = _seen(problem, columns, view or problem.privacy.view)
@@ -111,7 +111,7 @@ def _of_all_records(
 ) -> Guarantee | None:
     """Return what local steps promise the records of a whole search; None without noise."""
     values = {name: [s[name] for s in points] for name in problem.space.names}
-    columns = columns_of(problem, values, len(points), views=())
+    columns = rounds_of(problem, values, len(points))
     records = contract_of(problem, columns).records
     if records is None or not (columns["record_noise_multiplier"] > 0).all():
         return None
@@ -170,7 +170,7 @@ def _ends(variable: Variable) -> Sequence[Any]:
 def _terms_of(problem: Federation, points: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """Return what an accountant needs of points; None unless noise hides every one."""
     values = {name: [s[name] for s in points] for name in problem.space.names}
-    columns = columns_of(problem, values, len(points), views=())
+    columns = rounds_of(problem, values, len(points))
     seen = _seen(problem, columns, problem.privacy.view)
     return None if seen is None else seen.terms(columns["rounds"])
 

@@ -13,6 +13,7 @@ from fedpareto.contract import by_chance, chance
 from fedpareto.federation.cohorts import chance_batches, epoch_batches, step_batches
 from fedpareto.federation.cost import Cost
 from fedpareto.federation.data import Data, Dataset, load
+from fedpareto.federation.facts import Facts
 from fedpareto.federation.local import ClipsRecords, LocalStep, Sgd
 from fedpareto.federation.servers import Average, ServerStep
 from fedpareto.federation.split import FIXED_SPLIT, SPLITS, Indices, Split, deal
@@ -43,6 +44,12 @@ class Setup:
     # whether data are private: then their split is the same in every training, since a client is
     # hidden only as one client, and nothing is told but what noise hides
     private: bool = False
+    kept: Facts | None = None  # what stands for the data where rows are only shown
+
+    @property
+    def images(self) -> int:
+        """How many training examples there are."""
+        return self.kept.images if self.kept else len(self.data.y_train)
 
     @property
     def data(self) -> Dataset:

@@ -17,7 +17,8 @@ from fedpareto.files import starts_as, write_whole
 from fedpareto.keep import Trained, write_weights
 from fedpareto.privacy import rounded_up
 from fedpareto.report.caveats import not_guaranteed
-from fedpareto.report.points import Point, View
+from fedpareto.report.choose import Point
+from fedpareto.report.points import View
 from fedpareto.report.privacy import promises, search_cost
 from fedpareto.report.text import package_versions
 from fedpareto.trials import Trial

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from fedpareto.report.points import Point, View
+from fedpareto.report.choose import Point
+from fedpareto.report.points import View
 from fedpareto.report.privacy import guarantee_of, terms_of
 from fedpareto.report.text import proxies
 

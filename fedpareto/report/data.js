@@ -148,22 +148,45 @@ function knee(front) {
   return best;
 }
 
-function recommend(limits) {
-  const front = data.points.front.filter((i) => withinLimits(i, limits));
+function recommend(limits, prefer = "") {
+  const all = data.points.front.filter((i) => withinLimits(i, limits)), front = all.filter(useful);
   const asked = data.objectives.filter((o) => limits[o.name] !== undefined).map((o) => `${o.name} ≤ ${short(limits[o.name])}`);
-  if (!asked.length) return { index: data.points.recommended, front, why: data.why };
-  const under = asked.join(" and ");
-  if (!front.length) return { index: null, front, why: `No trial holds ${under}. The least found: ${leastFound()}. Loosen a limit.` };
-  if (front.length === 1) return { index: front[0], front, why: `Under ${under}: the only point left on the front.` };
-  const row = knee(front);
+  const nothing = { index: null, knee: null };
+  if (!asked.length && !prefer) return { index: data.points.recommended, knee: data.points.knee, why: data.why };
+  const under = asked.join(" and ") || "the study's own limits";
+  if (!all.length) return { ...nothing, why: `No trial holds ${under}. ${leastFound()} Loosen a limit.` };
+  if (!front.length) return { ...nothing, why: `No point under ${under} beats always giving the same answer. Loosen a limit.` };
+  if (front.length === 1) return { index: front[0], knee: front[0], why: `Under ${under}: the only point left on the front.` };
+  const row = knee(front), goal = prefer || (isLimited(limits) ? data.baselines.loss : "knee");
+  if (goal !== "knee") return leastOf(front, front[row], goal, prefer ? under : withinAll(limits));
   const steps = [row - 1, row + 1].filter((r) => front[r] !== undefined).map((r) => move(front[row], front[r]));
-  return { index: front[row], front, why: [`Under ${under}: the knee of what is left.`, ...steps].join(" ") };
+  return { index: front[row], knee: front[row], why: [`Under ${under}: the knee of what is left.`, ...steps].join(" ") };
+}
+
+const useful = (i) => Boolean(cell(data.points.useful, i));
+
+// A limit on anything but the loss makes the least loss the answer.
+const limitsOf = (limits) => data.objectives.map((o) => [o.name, limits[o.name] ?? o.limit]).filter(([, v]) => v !== null);
+const isLimited = (limits) => Boolean(data.baselines) && limitsOf(limits).some(([name]) => name !== data.baselines.loss);
+const withinAll = (limits) => limitsOf(limits).filter(([name]) => name !== data.baselines.loss)
+  .map(([name, v]) => `${name} ≤ ${short(v)}`).join(" and ");
+
+function leastOf(front, middle, name, under) {
+  const order = [name, ...data.objectives.map((o) => o.name).filter((n) => n !== name)].map((n) => numbers(`o:${n}`));
+  const before = (a, b) => {
+    const values = order.find((v) => v[a] !== v[b]);
+    return values !== undefined && values[a] < values[b];
+  };
+  const index = front.reduce((a, b) => (before(b, a) ? b : a));
+  const beside = index === middle ? "It is the knee too." : `Beside it stands the knee. ${move(index, middle)}`;
+  return { index, knee: middle, why: `The least ${name} within ${under}. ${beside}` };
 }
 
 function leastFound() {
   const all = Array.from({ length: size() }, (_, i) => i);
   const least = (o) => all.reduce((low, i) => Math.min(low, objectiveOf(i, o) ?? Infinity), Infinity);
-  return data.objectives.map((o) => `${o.name} ${short(least(o))}`).join(", ");
+  const found = data.objectives.map((o) => `${o.name} ${short(least(o))}`).join(", ");
+  return `The least of each by itself, in trials of their own: ${found}.`;
 }
 
 // What a move from one point of the front to another gains and costs.

@@ -15,6 +15,7 @@ from fedpareto.federation import MEASURES
 from fedpareto.files import starts_as, write_whole
 from fedpareto.problem import Objective, is_private
 from fedpareto.report.caveats import HIDDEN, LOOKS_ON, NEIGHBOUR, not_guaranteed
+from fedpareto.report.choose import Point, pick
 from fedpareto.report.paper import (
     Html,
     bullets,
@@ -25,7 +26,7 @@ from fedpareto.report.paper import (
     sheet,
     table,
 )
-from fedpareto.report.points import Point, View, by_budget, pick, split_table
+from fedpareto.report.points import View, by_budget, split_table
 from fedpareto.report.privacy import (
     NO_SPLIT,
     epsilon_heading,

@@ -12,7 +12,8 @@ import numpy as np
 
 from fedpareto.errors import MissingPackage, SettingError
 from fedpareto.files import starts_as, write_whole
-from fedpareto.report.points import Point, View, by_budget, split_table
+from fedpareto.report.choose import Point
+from fedpareto.report.points import View, by_budget, split_table
 from fedpareto.report.text import column, share_text
 from fedpareto.words import visible_lines
 

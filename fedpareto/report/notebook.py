@@ -6,6 +6,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from fedpareto.errors import MissingPackage, SettingError, did_you_mean
+from fedpareto.report.against import against
 from fedpareto.report.evidence import drawing
 from fedpareto.report.figures import PLOTS, has_data
 from fedpareto.report.paper import Html, bullets, paragraph, table
@@ -27,7 +28,9 @@ def html_of(seen: View) -> str:
     body: str = paragraph(summary(seen))
     if seen.front:
         body += drawing(seen, seen.recommended) + _front(seen)
-    body += bullets([seen.why, *proxies(seen.objectives), *statements(seen)])
+    body += bullets(
+        [seen.why, *against(seen), *proxies(seen.objectives), *statements(seen)]
+    )
     return f'<style>.fedpareto {{ {own} }}</style><div class="fedpareto">{body}</div>'
 
 

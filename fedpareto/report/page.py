@@ -18,9 +18,12 @@ from fedpareto.federation.measures import MEASURES
 from fedpareto.files import starts_as, write_whole
 from fedpareto.privacy import VIEWS, rounded_up
 from fedpareto.problem import is_private
+from fedpareto.report.against import against
+from fedpareto.report.against import as_data as baselines
+from fedpareto.report.choose import Point, aim_of
 from fedpareto.report.figures import MOST_CLIENTS
 from fedpareto.report.paper import safe
-from fedpareto.report.points import Deals, Point, View, split_table
+from fedpareto.report.points import Deals, View, split_table
 from fedpareto.report.privacy import NO_SPLIT, SEEN_BY, headline, statements, terms_of
 from fedpareto.report.text import column, package_versions, proxies, summary
 from fedpareto.space import Choice
@@ -94,7 +97,10 @@ def page_data(seen: View) -> dict[str, Any]:
         ],
         "curve": [_digits(v, 8) for v in seen.curve],
         "recommended": seen.recommended.trial if seen.recommended else None,
+        "knee": seen.knee.trial if seen.knee else None,
         "why": seen.why,
+        "baselines": baselines(seen),
+        "against": against(seen),
         "split": None if split is None else split[:MOST_CLIENTS].tolist(),
         "clients": None if split is None else len(split),
         "noSplit": NO_SPLIT if is_private(seen.study.problem) else "",
@@ -118,6 +124,7 @@ def _columns(seen: View) -> dict[str, Any]:
     """
     place = {id(p): i for i, p in enumerate(seen.points)}
     few = len(seen.points) > MANY
+    aim = aim_of(seen.study.problem, seen.baselines)
     asked, pairs = (
         {o.measure for o in seen.objectives},
         {n for name, m in MEASURES.items() if m.worst for n in (name, m.worst)},
@@ -127,8 +134,10 @@ def _columns(seen: View) -> dict[str, Any]:
         "trial": [p.trial for p in seen.points],
         "feasible": [int(p.feasible) for p in seen.points],
         "runs": _column([p.runs for p in seen.points]),
+        "useful": _column([int(aim.useful(p)) for p in seen.points]),
         "front": [place[id(p)] for p in seen.front],
         "recommended": place[id(seen.recommended)] if seen.recommended else None,
+        "knee": place.get(id(seen.knee)),
         "early": [i for i, p in enumerate(seen.points) if p.trial in firsts or firsts.add(p.trial)],  # type: ignore[func-returns-value]
         "settings": {
             name: _column([p.settings.get(name) for p in seen.points])

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpareto.errors import DataError, SettingError, did_you_mean
-from fedpareto.front import hypervolume, knee, nondominated, share_of_box
+from fedpareto.errors import DataError
+from fedpareto.front import hypervolume, nondominated, share_of_box
 from fedpareto.history import History
 from fedpareto.noise import derive
-from fedpareto.privacy import rounded_up
 from fedpareto.problem import Knows, Objective, feasible, is_private, reference
+from fedpareto.report.choose import Baselines, Point, aim_of, best, held, recommend
 from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.study import Study
 from fedpareto.trials import Trial, known_of
-from fedpareto.words import notebook_table, short, visible
+from fedpareto.words import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,32 +50,6 @@ class Deals(Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class Point:
-    """A trial that was measured."""
-
-    trial: int
-    settings: dict[str, Any]
-    objectives: dict[str, float]
-    measures: dict[str, float]
-    spread: dict[str, float]
-    feasible: bool
-    runs: int = 1  # trainings that it is the mean of
-
-    def __repr__(self) -> str:
-        parts = (
-            ", ".join(f"{visible(k)} {short(v)}" for k, v in of.items())
-            for of in (self.objectives, self.settings)
-        )
-        return f"Point(trial {self.trial}: {' at '.join(parts)})"
-
-    def _repr_html_(self) -> str:
-        """Return objectives, settings and measures, as a notebook shows them."""
-        tables = (self.objectives, self.settings, self.measures)
-        rows = [(k, short(v)) for of in tables for k, v in of.items()]
-        return notebook_table(f"trial {self.trial}", rows)
-
-
-@dataclass(frozen=True, repr=False)
 class View:
     """What a study shows."""
 
@@ -87,6 +61,8 @@ class View:
     recommended: Point | None
     why: str
     trainings: int = 0  # of all finished trials together
+    knee: Point | None = None  # beside the recommended point
+    baselines: Baselines = Baselines()
 
     def __repr__(self) -> str:
         star = "none" if self.recommended is None else f"trial {self.recommended.trial}"
@@ -135,8 +111,13 @@ class View:
         return {o.name: o.reference for o in self.objectives}
 
 
-def view(study: Study, trials: Sequence[Trial]) -> View:
-    """Look at a study's trials."""
+def view(
+    study: Study, trials: Sequence[Trial] | Store, baselines: Baselines | None = None
+) -> View:
+    """Look at a study's trials; those of a store are held against its baselines."""
+    if isinstance(trials, Store):
+        return view_of(study, trials)
+    baselines = baselines or Baselines()
     finished = [
         t if t.runs else dataclasses.replace(t, runs=study.repeats)
         for t in trials
@@ -152,16 +133,18 @@ def view(study: Study, trials: Sequence[Trial]) -> View:
     ]
     points += _on_the_way(study, finished, known)
     front = best([p for p in points if p.feasible] or points, objectives)
-    chosen, why = recommend(front, objectives)
+    chosen = recommend(front, aim_of(study.problem, baselines))
     return View(
         study,
         tuple(points),
         tuple(front),
         tuple(t for t in finished if t.state == "failed"),
         tuple(hypervolumes(known, objectives)),
-        chosen,
-        why,
+        chosen.point,
+        chosen.why,
         sum(t.runs for t in finished),
+        chosen.knee,
+        baselines,
     )
 
 
@@ -171,7 +154,7 @@ def view_of(study: Study, store: Store) -> View:
     An adaptive search on private data pays for that one.
     """
     largest = max(study.budget, store.budget())
-    return view(dataclasses.replace(study, budget=largest), store.trials())
+    return view(dataclasses.replace(study, budget=largest), store.trials(), held(store))
 
 
 def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list[Point]:
@@ -186,7 +169,8 @@ def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list
     names = [n for n in finished[0].measures if n not in {o.measure for o in objectives}]
     also: Mapping[str, FloatArray] = {}
     if isinstance(study.problem, Knows):
-        also = study.problem.known(settings, names)
+        with contextlib.suppress(DataError):  # of an older database, without what it needs of them
+            also = study.problem.known(settings, names)
     out = []
     for j, i in enumerate(kept):
         measures = {name: float(column[j]) for name, column in also.items()}
@@ -245,23 +229,6 @@ def _point(trial: Trial, objectives: Sequence[Objective], row: FloatArray, holds
     )
 
 
-def _matrix(points: Sequence[Point], objectives: Sequence[Objective]) -> FloatArray:
-    return np.array([[p.objectives[o.name] for o in objectives] for p in points]).reshape(
-        len(points), len(objectives)
-    )
-
-
-def best(points: Sequence[Point], objectives: Sequence[Objective]) -> list[Point]:
-    """Return the non-dominated points, one of equals, in the order of the first objective."""
-    y = _matrix(points, objectives)
-    front = {
-        tuple(row): p
-        for row, p, kept in reversed(list(zip(y, points, nondominated(y), strict=True)))
-        if kept
-    }
-    return [front[row] for row in sorted(front)]
-
-
 def by_budget(seen: View) -> list[tuple[float, list[Point]]]:
     """Return the front of the first two objectives within each of three budgets of the third."""
     third = seen.objectives[2].name
@@ -275,88 +242,6 @@ def by_budget(seen: View) -> list[tuple[float, list[Point]]]:
     ]
 
 
-def recommend(front: Sequence[Point], objectives: Sequence[Objective]) -> tuple[Point | None, str]:
-    """Return the knee of a front and why: what its neighbours would gain and cost."""
-    if not front:
-        return None, "No trial was measured."
-    if not front[0].feasible:
-        return (
-            None,
-            "No trial holds every limit: loosen a limit, widen a range or raise the budget.",
-        )
-    if len(front) == 1:
-        return (
-            front[0],
-            "The only point on the front: no other is as good in any objective without being worse "
-            "in another.",
-        )
-    i = knee(_matrix(front, objectives), reference(objectives))
-    text = (
-        "The knee: nearest to the best of every objective at once, each in units of the way from "
-        "its best to its reference."
-    )
-    steps = [_step(front[i], front[j], objectives) for j in (i - 1, i + 1) if 0 <= j < len(front)]
-    return front[i], " ".join([text, *steps])
-
-
-def _step(here: Point, there: Point, objectives: Sequence[Objective]) -> str:
-    """Say what a move from one point of the front to another gains and costs."""
-    change = {o.name: there.objectives[o.name] - here.objectives[o.name] for o in objectives}
-    gains = [f"{-d:.3g} less {name}" for name, d in change.items() if d < 0]
-    costs = [f"{d:.3g} more {name}" for name, d in change.items() if d > 0]
-    return f"From here to trial {there.trial}: {' and '.join(gains)} for {' and '.join(costs)}."
-
-
-def pick(seen: View, limits: Mapping[str, float], prefer: str | None = None) -> tuple[Point, str]:
-    """Return the best point that holds these limits and the study's own, and why.
-
-    Best is the least of the preferred objective, the others breaking ties; without a preference,
-    the knee of what is left.
-    """
-    names = [o.name for o in seen.objectives]
-    for name in [*limits, *([prefer] if prefer else [])]:
-        if name not in names:
-            raise SettingError(
-                f"{name}: must be an objective of the study. {did_you_mean(name, names)}"
-            )
-    for name, limit in limits.items():
-        if math.isnan(limit):
-            raise SettingError(f"{name}: a limit must be a number, found {limit}.")
-    left = [
-        p
-        for p in seen.points
-        if p.feasible and all(p.objectives[n] <= limit for n, limit in limits.items())
-    ]
-    asked = (
-        " and ".join(f"{name} ≤ {limit:g}" for name, limit in limits.items())
-        or "the study's own limits"
-    )
-    if not left:
-        raise SettingError(
-            f"pick: some trial must hold {asked}, found none among {len(seen.points)}. "
-            f"The least found: {_least(seen)}. Loosen a limit or raise the budget."
-        )
-    front = best(left, seen.objectives)
-    if prefer:
-        order = [prefer, *(n for n in names if n != prefer)]
-        return min(
-            front, key=lambda p: [p.objectives[n] for n in order]
-        ), f"The least {prefer} under {asked}."
-    chosen, why = recommend(front, seen.objectives)
-    assert chosen is not None
-    return chosen, f"Under {asked}: {why[0].lower()}{why[1:]}"
-
-
-def _least(seen: View) -> str:
-    if not seen.points:
-        return "nothing was measured"
-    least = [(o, min(p.objectives[o.name] for p in seen.points)) for o in seen.objectives]
-    return ", ".join(
-        f"{o.name} {rounded_up(v) if o.measure.startswith('epsilon') else f'{v:.4g}'}"
-        for o, v in least
-    )
-
-
 def split_table(seen: View) -> NDArray[np.int64] | None:
     """Return how many examples of each class each client holds in the first repeat, [K,C].
 
@@ -366,6 +251,7 @@ def split_table(seen: View) -> NDArray[np.int64] | None:
     if not isinstance(problem, Deals) or is_private(problem):
         return None
     try:
-        return problem.split_table(derive(seen.study.seed, "repeat", 0))
+        found = problem.split_table(derive(seen.study.seed, "repeat", 0))
     except DataError:
         return None
+    return found if len(found) else None

@@ -10,7 +10,8 @@ from fedpareto.federation import Federation, is_unseen
 from fedpareto.optimizers import Grid, Optimizer, Random
 from fedpareto.privacy import VIEWS, Guarantee, Privacy, rounded_up
 from fedpareto.problem import is_private
-from fedpareto.report.points import Point, View
+from fedpareto.report.choose import Point
+from fedpareto.report.points import View
 
 SEEN_BY = {
     "server": "a server that sees each upload",

@@ -17,10 +17,12 @@ import socketserver
 import sys
 import threading
 import time
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+from fedpareto.baselines import remembering
 from fedpareto.errors import FedparetoError, SettingError
 from fedpareto.problem import is_private
 from fedpareto.report.page import as_json, page, page_data
@@ -82,7 +84,7 @@ class Live:
         store.check(study.identity)
         if is_private(study.problem):
             store.check_noise()
-        return view_of(study, store)
+        return view_of(replace(study, problem=remembering(study, store)), store)
 
     def _show(self, seen: View | None, waiting: str) -> None:
         self._seen = seen
@@ -236,10 +238,10 @@ class Server(socketserver.ThreadingTCPServer):
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             self.address_family, _, _, _, place = found[0]
             super().__init__((str(place[0]), port), Answer)
-        except socket.gaierror as error:
+        except (socket.gaierror, UnicodeError) as error:  # no such name, or no name at all
+            why = "no such name can be" if isinstance(error, UnicodeError) else error.strerror
             raise SettingError(
-                f"--host: must be a name or address of this machine, found {host!r}: "
-                f"{error.strerror}."
+                f"--host: must be a name or address of this machine, found {host!r}: {why}."
             ) from error
         except OSError as error:
             raise _explained(error, host, port) from error

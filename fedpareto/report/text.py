@@ -14,7 +14,9 @@ from rich.text import Text
 
 from fedpareto.privacy import rounded_up
 from fedpareto.problem import Objective
-from fedpareto.report.points import Point, View
+from fedpareto.report.against import as_data as baselines
+from fedpareto.report.choose import Point
+from fedpareto.report.points import View
 from fedpareto.report.privacy import as_data, epsilon_heading, epsilon_text
 from fedpareto.words import short, visible
 
@@ -55,14 +57,15 @@ def proxies(objectives: tuple[Objective, ...]) -> list[str]:
 
 
 def table(seen: View, most: int = 12) -> Table:
-    """Return the front as a table of at most `most` rows; the recommended point is starred."""
+    """Return the front as a table of some `most` rows: ★ is recommended, ◆ the knee beside it."""
     names = [*(seen.front[0].settings if seen.front else ())]
     out = Table(box=None, pad_edge=False, header_style="bold")
     true = epsilon_heading(seen)
     for heading in ["", "trial", *map(column, seen.objectives), *true, *names]:
         out.add_column(as_cell(heading), justify="right", no_wrap=True)
     for point in thinned(seen, most):
-        mark = "★" if point is seen.recommended else ""
+        star = "★" if point is seen.recommended else ""
+        mark = star or ("◆" if point is seen.knee else "")
         goals = [shown(o, point.objectives[o.name]) for o in seen.objectives]
         values = [
             *goals,
@@ -70,19 +73,18 @@ def table(seen: View, most: int = 12) -> Table:
             *point.settings.values(),
         ]
         out.add_row(
-            mark, str(point.trial), *map(as_cell, values), style="bold green" if mark else None
+            mark, str(point.trial), *map(as_cell, values), style="bold green" if star else None
         )
     return out
 
 
 def thinned(seen: View, most: int) -> list[Point]:
-    """Return at most `most` points of the front, evenly spread, the recommended one among them."""
+    """Return some `most` points of the front, evenly spread, the recommended ones among them."""
     front = list(seen.front)
     if len(front) <= most:
         return front
     rows = {round(i * (len(front) - 1) / (most - 1)) for i in range(most)}
-    if seen.recommended is not None:
-        rows.add(front.index(seen.recommended))
+    rows |= {front.index(p) for p in (seen.recommended, seen.knee) if p is not None}
     return [front[i] for i in sorted(rows)]
 
 
@@ -129,6 +131,9 @@ def front_data(seen: View) -> dict[str, Any]:
         "share": seen.share if math.isfinite(seen.share) else None,
         "proxies": {o.name: o.proxy for o in seen.objectives if o.proxy},
         "recommended": seen.recommended.trial if seen.recommended else None,
+        "knee": seen.knee.trial if seen.knee else None,
+        "why": seen.why,
+        "baselines": baselines(seen),
         "privacy": as_data(seen),
         "points": [as_plain(p) for p in seen.front],
     }

@@ -5,6 +5,7 @@ point knows it, `own` finds what users name by a dotted path. How settings are r
 file is `fedpareto.study`.
 """
 
+from fedpareto.settings.beside import import_from
 from fedpareto.settings.check import check_fields, checked
 from fedpareto.settings.declare import WORDS, Real, Rule, Whole, kind_of, rule_of, setting
 from fedpareto.settings.naming import (
@@ -16,7 +17,7 @@ from fedpareto.settings.naming import (
     numbered,
     searched,
 )
-from fedpareto.settings.own import check_source, function_of, import_from, imported, is_own
+from fedpareto.settings.own import check_source, function_of, imported, is_own
 
 __all__ = [
     "WORDS",

@@ -13,7 +13,6 @@ import hashlib
 import importlib
 import importlib.util
 import keyword
-import logging
 import re
 import site
 import sys
@@ -26,14 +25,12 @@ from types import ModuleType
 from typing import Any
 
 from fedpareto.errors import SettingError, guarded, shown, told
+from fedpareto.settings.beside import announce, folders, may_be_found, spec_beside
 
 DECLARED = "FEDPARETO_PARTS"  # a list of names at the top of a module
 PATH = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
 HELP = "Install the package that holds it, or put the module beside the study file."
 
-_beside: set[Path] = set()  # the folders of the study files that were read
-_added: list[str] = []  # those of them that were put where Python looks for modules
-_said: set[tuple[Path, str]] = set()  # files and hashes that were named already
 _loaded: dict[str, tuple[ModuleType, Any]] = {}  # names that were imported already
 
 
@@ -56,21 +53,6 @@ class Source:
 def is_own(name: object) -> bool:
     """Say whether a name is a dotted path to something of the user's own."""
     return isinstance(name, str) and ":" in name
-
-
-def import_from(folder: Path) -> None:
-    """Let Python import what lies in a folder: the user's own beside the study file.
-
-    Of several such folders the last comes first, and all come after every other place.
-    """
-    place = folder.resolve()
-    _beside.add(place)
-    others = [p for p in sys.path if p not in _added]
-    if str(place) in others:  # put there by someone else, who chose its place
-        return
-    _added[:] = [str(place), *(p for p in _added if p in sys.path and p != str(place))]
-    sys.path[:] = [*others, *_added]
-    importlib.invalidate_caches()
 
 
 def imported(name: str) -> Any:
@@ -130,7 +112,8 @@ def source_of(name: str) -> Source:
         )
     file = _file_of(name, module)
     source = Source(name, module, attribute, file, False)
-    if _root(source) in _beside:
+    if _root(source) in folders():
+        may_be_found(module)
         return Source(name, module, attribute, file, True)
     if _is_installed(file) and attribute not in _declared(file):
         raise _undeclared(source)
@@ -165,7 +148,8 @@ def _spec(path: str, parent: ModuleSpec | None) -> ModuleSpec | None:
     """Return how a module would be found, given how its package was."""
     try:
         if parent is None:
-            return importlib.util.find_spec(path)  # of a module without dots: imports nothing
+            # of a module without dots: imports nothing
+            return importlib.util.find_spec(path) or spec_beside(path)
         places = parent.submodule_search_locations
         return None if places is None else PathFinder.find_spec(path, list(places))
     except (ImportError, ValueError, OSError):
@@ -218,7 +202,7 @@ def _texts(value: ast.expr) -> frozenset[str]:
 
 def _imported(source: Source) -> tuple[ModuleType, Any]:
     """Import a module, say so the first time, and return it with what of it is named."""
-    _say(source)
+    announce(source.file, source.file.read_bytes())
     name = source.name
     try:
         with guarded():
@@ -236,12 +220,3 @@ def _imported(source: Source) -> tuple[ModuleType, Any]:
             "imports. Write a class or function of your own that uses it."
         )
     return module, found
-
-
-def _say(source: Source) -> None:
-    """Say once in a process, before it runs, which file of the user's own is run."""
-    key = (source.file, source.hash)
-    if key not in _said:
-        _said.add(key)
-        log = logging.getLogger("fedpareto")
-        log.warning("runs your own code: %s, SHA-256 %s", *key)

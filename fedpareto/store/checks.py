@@ -18,6 +18,7 @@ from fedpareto.store.schema import MIGRATIONS, TABLES, columns_in, columns_of
 PNG = b"\x89PNG\r\n\x1a\n"
 STATES = ("pending", "done", "failed", "stopped")  # the last by older versions
 KEYS = dict.fromkeys(TABLES, "rowid") | {"trials": "number"}
+BASELINES = ("trivial", "unprotected")
 Row = Mapping[str, Any]
 
 
@@ -159,6 +160,8 @@ def _misplaced(tables: Mapping[str, Sequence[Row]]) -> Iterator[Damage]:
             what = f"must be {place}, the next in order, found {shown(row['number'])}"
             yield Damage("trials", row["key"], "number", what)
             break
+    if len(tables["data"]) > 1:
+        yield Damage("data", 2, "facts", f"must be one row, found {len(tables['data'])}")
     limit = tables["study"][0]["repeats"] if tables["study"] else 0
     seen = set()
     for row in tables["repeats"]:
@@ -318,5 +321,13 @@ KINDS = {
         "measures": TABLE,
         "picture": Kind("a PNG picture or NULL", _picture),
         "version": TEXT,
+    },
+    "data": {"facts": TABLE},
+    "baselines": {
+        "name": Kind(f"one of {', '.join(BASELINES)}", lambda value: value in BASELINES),
+        "repeat": COUNT,
+        "settings": TABLE,
+        "measures": MEASURES,
+        "error": OPEN_TEXT,
     },
 }

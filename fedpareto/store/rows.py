@@ -7,7 +7,16 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fedpareto.trials import Trial, deviation, mean, mean_curves, read_curves
+from fedpareto.trials import (
+    Result,
+    Trial,
+    deviation,
+    mean,
+    mean_curves,
+    printable,
+    read_curves,
+    write_curves,
+)
 
 
 def read_measures(text: str | None) -> dict[str, float]:
@@ -45,6 +54,17 @@ def trial_of(row: tuple[Any, ...], done: Collection[int], repeats: int) -> Trial
     )
 
 
+def result_row(result: Result) -> tuple[Any, ...]:
+    """Return the row of the table that a training's result is kept in, but for its checksum."""
+    return (
+        result.trial,
+        result.repeat,
+        write_measures(result.measures),
+        None if result.error is None else printable(result.error),
+        write_curves(result.curves),
+    )
+
+
 def summed(trainings: Sequence[tuple[str, str | None, str | None]]) -> dict[str, Any]:
     """Return what a trial's trainings come to: state, means, spreads, curves, why it failed.
 
@@ -62,6 +82,15 @@ def summed(trainings: Sequence[tuple[str, str | None, str | None]]) -> dict[str,
         "error": error,
         "curves": mean_curves([read_curves(text) for _, _, text in trainings]),
     }
+
+
+def finished_row(
+    trainings: Sequence[tuple[str, str | None, str | None]],
+) -> tuple[str, str, str, str | None, str | None]:
+    """Return what a finished trial's row holds of its trainings: state, means, spreads, …"""
+    found = summed(trainings)
+    means, spreads = write_measures(found["measures"]), write_measures(found["spread"])
+    return found["state"], means, spreads, found["error"], write_curves(found["curves"])
 
 
 def _first_error(errors: Sequence[str | None]) -> str | None:

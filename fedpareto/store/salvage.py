@@ -26,6 +26,8 @@ class Salvaged:
     trials: dict[int, Row] = field(default_factory=dict)
     repeats: dict[tuple[int, int], Row] = field(default_factory=dict)
     sessions: list[Row] = field(default_factory=list)
+    data: list[Row] = field(default_factory=list)
+    baselines: list[Row] = field(default_factory=list)
     audits: list[Row] = field(default_factory=list)
     trained: dict[int, int | None] = field(default_factory=dict)  # trial → trainings, if known
     lost: list[Damage] = field(default_factory=list)
@@ -78,16 +80,17 @@ def _tables(path: Path, mended: bool) -> Tables:
             _mend(copy)
         try:
             with contextlib.closing(connected(copy, "rw")) as db:
-                _check_age(path, db)
+                version = _check_age(path, db)
                 for table in TABLES:
-                    tables[table] = _readable(db, table, lost)
+                    if mended or columns_of(version)[table] or columns_in(db, table):
+                        tables[table] = _readable(db, table, lost)
         except sqlite3.Error as error:
             lost.append(Damage("study", "all", "all", str(error)))
     return tables, lost
 
 
-def _check_age(path: Path, db: sqlite3.Connection) -> None:
-    """Refuse a database of a newer version: it has columns that would be left behind."""
+def _check_age(path: Path, db: sqlite3.Connection) -> int:
+    """Return a database's version; refuse a newer one: it has columns that would be left behind."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
     ours = columns_of(len(MIGRATIONS))
     more = [t for t in TABLES if set(columns_in(db, t)) > set(ours[t])]
@@ -96,6 +99,7 @@ def _check_age(path: Path, db: sqlite3.Connection) -> None:
             f"{path}: must be of version {len(MIGRATIONS)} or older, found version {version}. "
             "Install a newer fedpareto."
         )
+    return max(1, min(int(version), len(MIGRATIONS)))
 
 
 def _mend(copy: Path) -> None:
@@ -156,6 +160,8 @@ def _judged(read: Tables, most: int) -> Salvaged:
     if not tables["study"]:
         lost.append(Damage("study", 1, "all", "must be one row, found none"))
     found.sessions = list(_holding("sessions", tables["sessions"], lost))
+    found.data = list(_holding("data", tables["data"], lost))[:1]
+    found.baselines = list(_holding("baselines", tables["baselines"], lost))
     found.audits = list(_holding("audits", tables["audits"], lost))
     if found.study is not None:
         most = found.study["repeats"]

@@ -70,8 +70,23 @@ MIGRATIONS = [
         checksum TEXT
     );
     """,
+    """
+    CREATE TABLE data (             -- one row: what looking at a study needs of its data
+        facts TEXT NOT NULL,        -- JSON: shape of an input, classes, examples, who holds what
+        checksum TEXT
+    );
+    CREATE TABLE baselines (        -- one row per repeat of what trials are held against
+        name TEXT NOT NULL,         -- trivial (always the same answer) or unprotected
+        repeat INTEGER NOT NULL,    -- from 0
+        settings TEXT NOT NULL,     -- JSON: name → value, what it was trained with
+        measures TEXT NOT NULL,     -- JSON: name → value
+        error TEXT,                 -- why it failed
+        checksum TEXT,
+        PRIMARY KEY (name, repeat)
+    );
+    """,
 ]
-TABLES = ("study", "trials", "repeats", "sessions", "audits")
+TABLES = ("study", "trials", "repeats", "sessions", "audits", "data", "baselines")
 
 
 @functools.cache

@@ -27,13 +27,16 @@ from fedpareto.store.access import (
     take_lock,
 )
 from fedpareto.store.audits import ADD, ALL, Audit, audit_of, row_of
+from fedpareto.store.beside import read_baselines, read_facts, write_baselines, write_facts
 from fedpareto.store.checks import check_rows, seal
 from fedpareto.store.identity import check_same, read_identity, seed_in
 from fedpareto.store.making import is_new, new_database
-from fedpareto.store.rows import read_measures, summed, trial_of, write_measures
+from fedpareto.store.rows import finished_row, read_measures, result_row, summed, trial_of
 from fedpareto.store.schema import TABLES, check_ours, columns_in, is_blank, migrate
-from fedpareto.trials import Result, Trial, history_of, printable, read_curves, write_curves
+from fedpareto.trials import Baseline, Result, Trial, history_of, read_curves
 from fedpareto.words import notebook_table, visible
+
+REPEATS = "SELECT trial, repeat FROM repeats WHERE trial >= ?"
 
 
 class Store:
@@ -212,8 +215,7 @@ class Store:
     def _repeats_done(self, first: int) -> dict[int, set[int]]:
         """Return which repeats are done, trial → repeats, of the trials from this number on."""
         done: dict[int, set[int]] = {}
-        query = "SELECT trial, repeat FROM repeats WHERE trial >= ?"
-        for trial, repeat in self._rows(query, first):
+        for trial, repeat in self._rows(REPEATS, first):
             done.setdefault(trial, set()).add(repeat)
         return done
 
@@ -311,12 +313,33 @@ class Store:
         rows = self._rows("SELECT ended FROM sessions ORDER BY rowid DESC LIMIT 1")
         return str(rows[0][0]) if rows and rows[0][0] else None
 
+    @property
+    def facts(self) -> dict[str, Any] | None:
+        """What looking at the study needs of its data; None before the first run."""
+        with explained(self.path):
+            return read_facts(self._db)
+
+    def keep_facts(self, facts: Mapping[str, Any]) -> None:
+        """Write down what looking at the study needs of its data."""
+        with self._transaction():
+            write_facts(self._db, facts)
+
+    def baselines(self, name: str) -> list[Baseline]:
+        """Return each repeat of a baseline, in order; none if it was not measured."""
+        with explained(self.path):
+            return read_baselines(self._db, name)
+
+    def keep_baselines(self, name: str, repeats: Sequence[Baseline]) -> None:
+        """Write down every repeat of a baseline, in place of what was there."""
+        with self._transaction():
+            write_baselines(self._db, name, repeats)
+
     def add(self, batch: int, x: FloatArray, settings: Sequence[Mapping[str, Any]]) -> None:
         """Append points x [n,d] of a batch as pending trials."""
         first = len(self)
         rows = [
-            (first + i, batch, json.dumps(point.tolist()), json.dumps(dict(values)))
-            for i, (point, values) in enumerate(zip(x, settings, strict=True))
+            (i, batch, json.dumps(point.tolist()), json.dumps(dict(values)))
+            for i, (point, values) in enumerate(zip(x, settings, strict=True), first)
         ]
         with self._transaction():
             self._db.executemany(
@@ -328,16 +351,7 @@ class Store:
 
     def record(self, results: Sequence[Result]) -> None:
         """Append results; a trial whose last repeat is among them is finished."""
-        rows = [
-            (
-                r.trial,
-                r.repeat,
-                write_measures(r.measures),
-                None if r.error is None else printable(r.error),
-                write_curves(r.curves),
-            )
-            for r in results
-        ]
+        rows = [result_row(result) for result in results]
         with self._transaction():
             self._db.executemany("INSERT INTO repeats VALUES (?, ?, ?, ?, ?, NULL)", rows)
             trials = {r.trial for r in results}
@@ -351,13 +365,9 @@ class Store:
         """Return those of these trials that have all their repeats."""
         if not trials:
             return []
-        rows = self._rows(
-            "SELECT trial FROM repeats WHERE trial BETWEEN ? AND ? "
-            "GROUP BY trial HAVING count(*) >= ?",
-            min(trials),
-            max(trials),
-            self.repeats,
-        )
+        query = "SELECT trial FROM repeats WHERE trial BETWEEN ? AND ? "
+        query += "GROUP BY trial HAVING count(*) >= ?"
+        rows = self._rows(query, min(trials), max(trials), self.repeats)
         return [trial for (trial,) in rows if trial in trials]
 
     def settle(self, trials: Sequence[int]) -> None:
@@ -368,18 +378,10 @@ class Store:
 
     def _finish(self, trial: int) -> None:
         """Write down the mean and spread of a trial whose repeats are all in, or why it failed."""
-        summary = summed(self._trainings(trial))
         self._db.execute(
             "UPDATE trials SET state = ?, measures = ?, spread = ?, error = ?, curves = ?, "
             "checksum = NULL WHERE number = ?",
-            (
-                summary["state"],
-                write_measures(summary["measures"]),
-                write_measures(summary["spread"]),
-                summary["error"],
-                write_curves(summary["curves"]),
-                trial,
-            ),
+            (*finished_row(self._trainings(trial)), trial),
         )
         seal(self._db, "trials", "number = ?", trial)
 
@@ -394,5 +396,5 @@ class Store:
             seal(self._db, "audits")
 
     def history(self, measures: Sequence[str]) -> History:
-        """Return what is known: every finished trial, with these measures as objectives."""
+        """Return every finished trial, with these measures as objectives."""
         return history_of([t for t in self.trials() if t.state != "pending"], measures)

@@ -107,6 +107,7 @@ LATER: tuple[tuple[tuple[str, ...], object], ...] = (
     (("training", "loss"), "cross_entropy"),
     (("privacy", "records_per_person"), 1),
     (("looked_at",), False),
+    (("kept",), None),
     (("mechanism", "leakage_rounds"), 1),
     (("mechanism", "links", "leakage_rounds"), 1),
 )

@@ -105,7 +105,7 @@ def _without_later(table: dict[str, Any]) -> dict[str, Any]:
     for path, before in LATER:
         *outer, last = path
         for inner in _within(kept, outer):
-            if inner.get(last) == before:
+            if last in inner and inner[last] == before:
                 del inner[last]
     return kept
 

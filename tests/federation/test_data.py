@@ -23,7 +23,7 @@ from sklearn.datasets import load_digits
 from fedpareto.errors import DataError, SettingError
 from fedpareto.federation.data import FILES, SETS, Data, Dataset, _loaded, directory, load, present
 from fedpareto.federation.download import Remote, _md5, verify
-from fedpareto.settings import own
+from fedpareto.settings.beside import folders
 from fedpareto.study import load_study
 
 IDX_NAMES = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
@@ -39,7 +39,6 @@ WAYS = {
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """No data directory but those that a test names, nothing kept from other tests or left to them, and no network."""
-    monkeypatch.setattr(sys, "path", sys.path.copy())  # to which reading a study adds its folder
     monkeypatch.delenv("FEDPARETO_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "*")
@@ -450,15 +449,13 @@ def test_an_npz_file_on_the_path_of_modules_is_not_looked_for(tmp_path: Path, mo
     assert message_of(Data("own.npz", directory=str(tmp_path))).startswith("data.name: own.npz must be an .npz file, found none ")
 
 
-def test_reading_a_study_again_adds_its_folder_once_and_behind_everything_else(tiny_study: Path) -> None:
+def test_reading_a_study_leaves_the_path_of_modules_as_it_is_and_keeps_its_folder_once(tiny_study: Path) -> None:
     before = sys.path.copy()
     for _ in range(3):
         load_study(tiny_study)
-    place = str(tiny_study.parent.resolve())
-    assert sorted(sys.path) == sorted([*before, place])
-    behind = sys.path[sys.path.index(place) + 1:]
-    assert set(behind) <= set(own._added)  # folders of other studies, the last first
-    assert [p for p in sys.path if p != place] == before
+    assert sys.path == before
+    assert folders()[0] == tiny_study.parent.resolve()
+    assert folders().count(folders()[0]) == 1
 
 
 def test_each_of_two_studies_gets_the_file_beside_it(study_text: str, tmp_path: Path) -> None:

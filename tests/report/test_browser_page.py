@@ -140,7 +140,7 @@ def test_a_limit_fades_what_it_excludes_and_says_when_nothing_is_left(shown, thr
     tab.locator("#limit-of-1").fill("-1")
     tab.locator("#limit-of-1").press("Enter")
     settle(tab)
-    assert "No trial holds leakage ≤ -1. The least found: loss" in tab.locator("#why").inner_text()
+    assert "No trial holds leakage ≤ -1. The least of each by itself, in trials of their own: loss" in tab.locator("#why").inner_text()
     tab.locator("#reset").click()
     assert three.points[ringed(tab)] is three.recommended
 

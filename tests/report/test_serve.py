@@ -263,6 +263,15 @@ def test_a_port_in_use_and_a_host_of_elsewhere_say_what_to_do(served, finished_s
         Server(live, "nowhere.invalid", 0)
 
 
+@pytest.mark.parametrize("host", ["a" * 64, "a..b", "\udcff"])
+def test_a_host_that_cannot_be_a_name_is_refused_in_words(finished_study, fedpareto, host):
+    """A past finding: the codec of names raised its own error."""
+    refused = fedpareto("report", finished_study, "--serve", "--host", host)
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err.startswith("error: --host: must be a name or address of this machine, found ")
+    assert refused.err.endswith(": no such name can be.\n")
+
+
 def test_report_refuses_what_does_not_go_with_serving(finished_study, fedpareto, tmp_path):
     assert "--serve must stand without" in fedpareto("report", finished_study, "--serve", "--evidence").err
     assert "--serve must stand without" in fedpareto("report", finished_study, "--serve", "--output", tmp_path / "x.html").err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import sys
 import time
 from pathlib import Path
 
@@ -44,17 +43,16 @@ def mutated(text: str, luck: random.Random) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("count", [500, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_a_study_file_changed_at_random_is_read_or_refused_in_words(tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", sys.path.copy())
+@pytest.mark.parametrize(("count", "seed"), [(500, 15), *(pytest.param(10_000, seed, marks=pytest.mark.slow) for seed in range(10))])
+def test_a_study_file_changed_at_random_is_read_or_refused_in_words(tmp_path: Path, count: int, seed: int) -> None:
     texts = [path.read_text() for path in sorted(EXAMPLES.glob("*.toml"))]
     for path in EXAMPLES.glob("own_*.py"):
         shutil.copy(path, tmp_path)
-    luck, study, refused = random.Random(15), tmp_path / "study.toml", 0
+    luck, study, refused = random.Random(seed), tmp_path / "study.toml", 0
     for _ in range(count):
         content = mutated(luck.choice(texts), luck).encode("utf-8", "surrogatepass")
         study.write_bytes(content)
-        began = time.monotonic()
+        began, computed = time.monotonic(), time.process_time()
         try:
             load_study(study)
         except FedparetoError as error:
@@ -62,6 +60,7 @@ def test_a_study_file_changed_at_random_is_read_or_refused_in_words(tmp_path: Pa
             str(error).encode()
         except Exception as error:
             raise AssertionError(f"{type(error).__name__}: {error} of a study file that reads\n{content[:3000]!r}") from error
-        assert time.monotonic() - began < 5
+        assert time.process_time() - computed < 5  # a busy machine may let it wait longer
+        assert time.monotonic() - began < 60
         assert study.read_bytes() == content
     assert 0.2 * count < refused < count

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
+import py_compile
 import signal
 import subprocess
 import sys
@@ -24,7 +26,7 @@ from fedpareto.errors import (
     told,
 )
 from fedpareto.federation.stack import stack
-from fedpareto.settings import own
+from fedpareto.settings import beside, own
 from fedpareto.study import load_study
 
 PARTS = '''
@@ -66,9 +68,9 @@ def leaves():
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch):
     """Leave nothing to other tests: modules of one name lie in many folders here."""
-    monkeypatch.setattr(sys, "path", sys.path.copy())
-    for held in (own._beside, own._added, own._said, own._loaded):
-        monkeypatch.setattr(own, next(n for n, v in vars(own).items() if v is held), type(held)())
+    monkeypatch.setattr(own, "_loaded", {})
+    for held, empty in (("_folders", []), ("_ours", set()), ("_said", set())):
+        monkeypatch.setattr(beside, held, empty)
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
@@ -116,6 +118,51 @@ def test_a_model_beside_the_study_file_is_loaded_and_its_file_and_hash_are_named
     assert [r.getMessage() for r in caplog.records] == [f"runs your own code: {parts}, SHA-256 {digest}"]
     load_study(tiny_study)
     assert len(caplog.records) == 1
+
+
+def hashed(path):
+    return f"runs your own code: {path}, SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+
+def test_code_may_import_what_lies_beside_it_and_each_file_is_named(tiny_study, parts, caplog):
+    helper, package = parts.with_name("helper_of_a_test.py"), parts.with_name("package_of_a_test")
+    helper.write_text("import importlib\nwidth = importlib.import_module('package_of_a_test.inner').width\n")
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "inner.py").write_text("from . import deeper\nwidth = deeper.width\n")
+    (package / "deeper.py").write_text("width = 10\n")
+    parts.write_text(parts.read_text().replace("nn.Linear(64, 10)", "nn.Linear(64, width)").replace("import torch\n", "import torch\nfrom helper_of_a_test import width\n"))
+    load_study(with_model(tiny_study, "own_parts_of_a_test:Net"))
+    said = [r.getMessage() for r in caplog.records]
+    assert said == [hashed(f) for f in (parts, helper, package / "__init__.py", package / "inner.py", package / "deeper.py")]
+    assert not list(tiny_study.parent.rglob("__pycache__"))
+
+
+def test_a_file_that_only_others_import_is_not_found_beside_a_study(tiny_study, parts, caplog):
+    parts.with_name("unnamed_of_a_test.py").write_text("raise SystemExit('was run')\n")
+    load_study(with_model(tiny_study, "own_parts_of_a_test:Net"))
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("unnamed_of_a_test")
+    assert len(caplog.records) == 1
+
+
+def test_bytecode_beside_a_study_is_not_run_in_place_of_the_file_that_is_named(tiny_study, parts):
+    """A past finding: a file in __pycache__ that is never checked ran, under the hash of the source."""
+    evil = parts.with_name("evil.py")
+    evil.write_text("from pathlib import Path\nPath(__file__).with_name('PWNED').touch()\n")
+    planted = importlib.util.cache_from_source(str(parts))
+    py_compile.compile(str(evil), cfile=planted, dfile=str(parts), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    load_study(with_model(tiny_study, "own_parts_of_a_test:Net"))
+    assert not parts.with_name("PWNED").exists()
+    assert parts.with_name("IMPORTED").exists()
+
+
+def test_an_installed_package_comes_before_a_file_beside_a_study(tiny_study, parts):
+    parts.with_name("click.py").write_text("raise SystemExit('was run')\n")
+    parts.write_text("import click\n" + parts.read_text())
+    assert "which does not. Nothing of it was run" in refused(with_model(tiny_study, "click:Net"))
+    tiny_study.write_text(tiny_study.read_text().replace("click:Net", "own_parts_of_a_test:Net"))
+    load_study(tiny_study)
 
 
 def test_what_a_module_merely_imports_is_no_part_of_a_study(tiny_study, parts):

@@ -12,7 +12,7 @@ from test_guides import small
 
 from fedpareto import Store, load_study, view
 from fedpareto.report.text import front_data
-from fedpareto.settings import own
+from fedpareto.settings import beside, own
 from fedpareto.study import load_to_look
 from fedpareto.study.unseen import names_own
 
@@ -23,8 +23,9 @@ MARK = "from pathlib import Path\nPath(__file__).with_name('PWNED').touch()\n"
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch):
     monkeypatch.setattr(sys, "path", [p for p in sys.path if not Path(p, "own_mechanism.py").exists()])
-    for held in ("_beside", "_added", "_said", "_loaded"):
-        monkeypatch.setattr(own, held, type(getattr(own, held))())
+    monkeypatch.setattr(own, "_loaded", {})
+    for held, empty in (("_folders", []), ("_ours", set()), ("_said", set())):
+        monkeypatch.setattr(beside, held, empty)
     yield
     forget()
 
@@ -72,6 +73,31 @@ def test_reading_verbs_run_none_of_it_and_show_the_same(looked_at, fedpareto):
         done = fedpareto(*words)
         assert done.status == 0, (words, done.err)
     assert not study.with_name("PWNED").exists()
+
+
+LIBRARIES = ("pandas", "psutil", "dill", "lz4", "tqdm", "opt_einsum", "tabulate", "colorama")  # which libraries of ours try to import
+
+
+@pytest.mark.parametrize("words", ["fedpareto front", "fedpareto report", "fedpareto run --budget 3", "-m fedpareto front"])
+def test_a_file_beside_a_study_that_is_named_like_a_library_is_not_run(finished_study, words):
+    """A past finding: whoever looked at a study ran the pandas.py beside it, if pandas was not installed."""
+    for name in LIBRARIES:
+        finished_study.with_name(f"{name}.py").write_text(MARK)
+    start, verb, *more = words.replace("-m fedpareto", "-mfedpareto").split()
+    if start == "fedpareto":  # as the installed script does
+        start = "-cimport sys; sys.path[:] = [p for p in sys.path if p]; from fedpareto.cli import main; main()"
+    done = subprocess.run([sys.executable, start, verb, finished_study.name, *more], cwd=finished_study.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "runs your own code" not in done.stderr
+    assert not finished_study.with_name("PWNED").exists()
+
+
+def test_a_study_that_names_a_file_like_a_library_does_not_run_it_when_it_is_looked_at(finished_study):
+    finished_study.with_name("dill.py").write_text(MARK)
+    finished_study.write_text(finished_study.read_text().replace('name = "lr"', 'name = "dill:Net"'))
+    for verb in ("front", "report", "pick"):
+        subprocess.run([sys.executable, "-m", "fedpareto", verb, finished_study.name], cwd=finished_study.parent, capture_output=True, check=False)
+    assert not finished_study.with_name("PWNED").exists()
 
 
 def test_verbs_that_must_run_it_do(looked_at, fedpareto):
