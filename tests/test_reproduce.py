@@ -17,7 +17,18 @@ import pytest
 
 from fedpareto.errors import FedparetoError, SettingError
 from fedpareto.loop import verify
-from fedpareto.reproduce import EXPERIMENTS, NAMES, named, papers_page, report, reproduce, results, study_of, train, work_of
+from fedpareto.reproduce import (
+    EXPERIMENTS,
+    NAMES,
+    named,
+    papers_page,
+    report,
+    reproduce,
+    results,
+    study_of,
+    train,
+    work_of,
+)
 from fedpareto.reproduce import studies_gu24 as gu
 from fedpareto.reproduce.experiment import Experiment, Found, Part, Rows, verdict_of
 from fedpareto.reproduce.gu24_cases import BOXES
