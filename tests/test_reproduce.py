@@ -20,6 +20,7 @@ from fedpareto.loop import verify
 from fedpareto.reproduce import (
     EXPERIMENTS,
     NAMES,
+    committed,
     named,
     papers_page,
     report,
@@ -58,7 +59,11 @@ def test_a_name_states_the_same_studies_wherever_it_is_used():
 
 def test_every_name_has_studies_at_every_scale():
     assert tuple(EXPERIMENTS) == NAMES
-    assert all(e.at(scale) and e.expected(scale) > 0 for e in EXPERIMENTS.values() for scale in ("quick", "paper"))
+    assert all(
+        e.at(scale) and e.expected(scale) > 0
+        for e in EXPERIMENTS.values()
+        for scale in ("quick", "paper")
+    )
 
 
 def test_the_list_shows_every_name_with_its_times(fedpareto):
@@ -69,12 +74,16 @@ def test_the_list_shows_every_name_with_its_times(fedpareto):
 
 
 def test_a_name_that_does_not_exist_is_refused():
-    with pytest.raises(SettingError, match="must name a figure or table of --list, found 'gu24-fig9'"):
+    with pytest.raises(
+        SettingError, match="must name a figure or table of --list, found 'gu24-fig9'"
+    ):
         named(["gu24-fig9"])
 
 
 def test_missing_study_files_are_said(tmp_path):
-    with pytest.raises(SettingError, match=r"needs the study files of the source, found no .*nothing\.toml"):
+    with pytest.raises(
+        SettingError, match=r"needs the study files of the source, found no .*nothing\.toml"
+    ):
         study_of(Part("x", "nothing.toml"), "paper", tmp_path)
 
 
@@ -121,16 +130,27 @@ def law_rows(part: Part, k: float, folder: Path, seeds: int = 2) -> Rows:
     share = problem.training.sample_ratio * problem.data.clients
     T = np.arange(1, last + 1)
     trials, losses = [], {}
-    for i, sigma in enumerate(np.linspace(problem.mechanism.sigma.low, problem.mechanism.sigma.high, 15).tolist()):
+    for i, sigma in enumerate(
+        np.linspace(problem.mechanism.sigma.low, problem.mechanism.sigma.high, 15).tolist()
+    ):
         loss = 1 / T + k * sigma**2 / share
-        measures = {"gu24_eq2": last / sigma, "epsilon_secagg": 2 * last / sigma, "epsilon_release": last / sigma, "test_loss": float(loss[-1])}
+        measures = {
+            "gu24_eq2": last / sigma,
+            "epsilon_secagg": 2 * last / sigma,
+            "epsilon_release": last / sigma,
+            "test_loss": float(loss[-1]),
+        }
         trials.append(Trial(i, 0, (0.0, 0.0), {"sigma": sigma, "rounds": last}, "done", measures))
         losses[i] = [loss.tolist()] * seeds
     return Rows(study, trials, losses, 1.0)
 
 
 def test_trainings_that_follow_the_law_are_found_to_follow_it(tmp_path):
-    rows = {name: law_rows(part, 22.0 if "-lr-" in name else 110.0, tmp_path) for name, part in PARTS.items() if name.startswith("gu24-l")}
+    rows = {
+        name: law_rows(part, 22.0 if "-lr-" in name else 110.0, tmp_path)
+        for name, part in PARTS.items()
+        if name.startswith("gu24-l")
+    }
     for name in ("gu24-fig2a", "gu24-fig2b", "gu24-fig4", "gu24-fig5"):
         found = EXPERIMENTS[name].report(rows)
         assert verdict_of(found.comparisons) == "agrees", (name, found.comparisons)
@@ -138,14 +158,19 @@ def test_trainings_that_follow_the_law_are_found_to_follow_it(tmp_path):
     on_it = [c for c in cases.comparisons if "Theorem 3" in c.what]
     assert len(on_it) == len(BOXES)
     assert {c.verdict for c in on_it} == {"agrees"}, on_it
-    front = [c for c in EXPERIMENTS["gu24-fig6"].report(rows).comparisons if "predicted front" in c.what]
+    front = [
+        c for c in EXPERIMENTS["gu24-fig6"].report(rows).comparisons if "predicted front" in c.what
+    ]
     assert {c.verdict for c in front} == {"agrees"}, front
 
 
 def test_trainings_that_follow_another_law_differ(tmp_path):
     rows = {p.name: law_rows(p, 60.0, tmp_path) for p in gu.grid("lr")}
     assert EXPERIMENTS["gu24-fig2a"].report(rows).comparisons[0].verdict == "differs"
-    other = {p.name: law_rows(p, k, tmp_path) for p, k in zip(gu.clients("lr"), (10.0, 20.0, 60.0), strict=True)}
+    other = {
+        p.name: law_rows(p, k, tmp_path)
+        for p, k in zip(gu.clients("lr"), (10.0, 20.0, 60.0), strict=True)
+    }
     assert EXPERIMENTS["gu24-fig5"].report(other).comparisons[0].verdict == "differs"
 
 
@@ -158,8 +183,17 @@ def test_a_design_costs_what_its_trainings_count(tmp_path):
 
 
 def tiny(name, optimizer, seed=1, budget=4):
-    changes = {"name": name, "seed": seed, "data.name": "digits", "model": {"name": "lr"}, "training.local_epochs": 1,
-               "training.rounds": 1, "training.evaluate_every": 1, "budget": budget, "optimizer": optimizer}
+    changes = {
+        "name": name,
+        "seed": seed,
+        "data.name": "digits",
+        "model": {"name": "lr"},
+        "training.local_epochs": 1,
+        "training.rounds": 1,
+        "training.evaluate_every": 1,
+        "budget": budget,
+        "optimizer": optimizer,
+    }
     return Part(name, "kang23-rd.toml", changes, {}, {"quick": 1.0})
 
 
@@ -168,8 +202,13 @@ def a_race(rows):
 
 
 def tiny_race(budget=4):
-    tables = {"one": {"name": "nsga2", "population": 2}, "two": {"name": "nsga2", "population": 2, "penalty": False}}
-    parts = tuple(tiny(f"{a}-seed{s}", table, s, budget) for a, table in tables.items() for s in (1, 2))
+    tables = {
+        "one": {"name": "nsga2", "population": 2},
+        "two": {"name": "nsga2", "population": 2, "penalty": False},
+    }
+    parts = tuple(
+        tiny(f"{a}-seed{s}", table, s, budget) for a, table in tables.items() for s in (1, 2)
+    )
     return Experiment("tiny", "a race", "nothing", parts, a_race)
 
 
@@ -203,7 +242,8 @@ def test_what_is_not_run_to_the_end_is_said(tmp_path):
     found = reproduce(large, "quick", tmp_path, seconds=0)
     assert found["unfinished"] == "nothing of two; 2 of 6 trials of one"
     assert "after 2 evaluations" in found["comparisons"][0]["ours"]
-    assert "Not run to the end: nothing of two" in papers_page([{**found, "name": "gu24-fig2a"}])
+    said = {**found, "comparisons": [{**c, "scale": "quick"} for c in found["comparisons"]]}
+    assert "Not run to the end: nothing of two" in papers_page([{**said, "name": "gu24-fig2a"}])
 
 
 KILLED = """
@@ -216,19 +256,46 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_run_of_many_processes_that_is_killed_goes_on_to_the_same_rows(tmp_path):
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     assert train(work_of([tiny_race(8)], "quick", alone))
     work = work_of([tiny_race(8)], "quick", killed)
     script = tmp_path / "killed.py"
     script.write_text(KILLED)
-    child = subprocess.Popen([sys.executable, str(script), *(str(w.path) for w in work)], start_new_session=True)
+    child = subprocess.Popen(
+        [sys.executable, str(script), *(str(w.path) for w in work)], start_new_session=True
+    )
     until = time.monotonic() + 120
     while not any(rows_in(killed).values()) and time.monotonic() < until:
         time.sleep(0.05)
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
     assert train(work, jobs=2)
+    assert rows_in(killed) == rows_in(alone)
+    for part in tiny_race(8).parts:
+        with Store.read(killed / f"{part.name}.db") as store:
+            assert list(verify(study_of(part, "quick", killed), store)) == []
+
+
+ALONE = KILLED.replace(", jobs=2", "")
+
+
+def test_a_run_that_is_killed_goes_on_to_the_same_rows(tmp_path):
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    assert train(work_of([tiny_race(8)], "quick", alone))
+    work = work_of([tiny_race(8)], "quick", killed)
+    script = tmp_path / "killed.py"
+    script.write_text(ALONE)
+    child = subprocess.Popen([sys.executable, str(script), *(str(w.path) for w in work)])
+    until = time.monotonic() + 120
+    while not any(rows_in(killed).values()) and time.monotonic() < until:
+        time.sleep(0.05)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    before = sum(map(len, rows_in(killed).values()))
+    assert 0 < before < 32, before
+    assert train(work)
     assert rows_in(killed) == rows_in(alone)
     for part in tiny_race(8).parts:
         with Store.read(killed / f"{part.name}.db") as store:
@@ -245,6 +312,7 @@ def test_the_time_given_ends_a_run_between_blocks(tmp_path):
     assert {len(rows) for rows in rows_in(tmp_path).values()} == {6}
 
 
+@pytest.mark.slow
 def test_a_study_that_cannot_be_trained_is_said_after_the_others(tmp_path):
     work = work_of([tiny_race(2)], "quick", tmp_path)
     bad = tmp_path / "bad.toml"
@@ -262,15 +330,31 @@ def test_the_command_reports_what_the_rows_say_without_training(fedpareto, tmp_p
     assert json.loads((tmp_path / "quick" / "kang23-fig6.json").read_text())["verdict"] == "open"
 
 
-
 def test_the_page_is_what_the_results_say():
-    assert (ROOT / "docs" / "papers.md").read_text() == papers_page(results()), "run: python docs/generate.py"
+    assert (ROOT / "docs" / "papers.md").read_text() == papers_page(results()), (
+        "run: python docs/generate.py"
+    )
 
 
 def test_no_number_stands_on_the_page_that_the_results_do_not_hold():
-    held = {n for path in (ROOT / "benchmarks" / "results" / "papers").glob("*.json") for n in re.findall(NUMBER, path.read_text())}
+    held = {
+        n
+        for path in (ROOT / "benchmarks" / "results" / "papers").glob("*.json")
+        for n in re.findall(NUMBER, path.read_text())
+    }
     held |= {n for name in NAMES for n in re.findall(NUMBER, name)}
     assert set(re.findall(NUMBER, (ROOT / "docs" / "papers.md").read_text())) <= held
+
+
+def test_what_a_scale_has_not_run_is_taken_from_the_quick_one(tmp_path):
+    ran = {"what": "a", "ours": "1", "why": "a: one.", "verdict": "agrees"}
+    unrun = {"what": "b", "ours": "–", "why": "b: not run.", "verdict": "open"}
+    quick = {"what": "b", "ours": "2", "why": "b: two.", "verdict": "differs"}
+    for name, scale, comparisons in (("x", "paper", [ran, unrun]), ("x-quick", "quick", [{**ran, "ours": "9"}, quick])):
+        text = json.dumps({"scale": scale, "comparisons": comparisons, "figure": f"{name}.png", "smaller": "less"})
+        (tmp_path / f"{name}.json").write_text(text)
+    found = committed("x", tmp_path)
+    assert [(c["ours"], c["scale"]) for c in found["comparisons"]] == [("1", "paper"), ("2", "quick")]
 
 
 def test_a_committed_result_is_of_the_studies_as_they_are():

@@ -143,12 +143,16 @@ def fig2(model: str, parts: Sequence[Part]) -> Callable[[Mapping[str, Rows]], Fo
 
     def report(rows: Mapping[str, Rows]) -> Found:
         kept = [rows[p.name] for p in parts if p.name in rows]
-        compared = (
+        compared = [
             k_of(f"k of {WORDS[model]}", PRINTED[model], "Fig. 2, caption", kept),
             *proxies(kept),
-        )
+        ]
+        if model == "lr":
+            misprint = [rows[p.name] for p in (studies.momentum(),) if p.name in rows]
+            words = "k of LR if the momentum is 0.9 and not 0.09"
+            compared.append(k_of(words, PRINTED[model], "Fig. 2, caption", misprint))
         panels = (panel(WORDS[model], kept, PRINTED[model]),) if kept else ()
-        return Found(compared, panels)
+        return Found(tuple(compared), panels)
 
     return report
 
@@ -264,7 +268,7 @@ EXPERIMENTS = (
         "gu24-fig2a",
         "Pareto set of LR",
         "nothing",
-        studies.grid("lr"),
+        (*studies.grid("lr"), studies.momentum()),
         fig2("lr", studies.grid("lr")),
     ),
     Experiment(

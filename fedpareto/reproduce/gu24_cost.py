@@ -13,20 +13,35 @@ import numpy as np
 
 from fedpareto import theory
 from fedpareto.reproduce import studies_gu24 as studies
-from fedpareto.reproduce.experiment import Comparison, Experiment, Found, Line, Panel, Part, Rows
+from fedpareto.reproduce.experiment import (
+    Comparison,
+    Experiment,
+    Found,
+    Line,
+    Panel,
+    Part,
+    Rows,
+    shown,
+)
 from fedpareto.reproduce.gu24 import MODELS, SEEDS, WORDS, runs_of
 from fedpareto.reproduce.judge import missing
 
+UNLEARNED = 2.2  # a test loss of ten classes; guessing has the logarithm of 10
+PLATEAU = ", the plateau on which training begins: nothing was learned"
 WAYS = ("training with budget", "training until convergence")
 
 
-def searched(rows: Sequence[Rows]) -> dict[str, float]:
-    """Return what the two searches of the real federation cost, in client-steps."""
+def searched(rows: Sequence[Rows]) -> dict[str, tuple[float, float]]:
+    """Return what the two searches of the real federation cost, and the test loss that they find.
+
+    The cost is in client-steps.
+    """
     runs = runs_of(rows)
     limit = float(np.median(theory.full_grid(runs).points["leakage"]))
+    found = (theory.with_budget(runs, limit), theory.until_convergence(runs))
     return {
-        WAYS[0]: theory.with_budget(runs, limit).cost.client_steps,
-        WAYS[1]: theory.until_convergence(runs).cost.client_steps,
+        way: (f.cost.client_steps, float(f.points["loss"].min()))
+        for way, f in zip(WAYS, found, strict=True)
     }
 
 
@@ -43,19 +58,20 @@ def designed(pre: Sequence[Rows], real: Sequence[Rows], noises: int) -> float:
 
 
 def compared(
-    words: str, source: str, ours: float, others: Mapping[str, float]
+    words: str, source: str, ours: float, others: Mapping[str, tuple[float, float]]
 ) -> tuple[list[Comparison], Panel]:
     """Compare the statement that the design costs less than each search."""
     out = []
-    for name, spent in others.items():
+    for name, (spent, loss) in others.items():
         less = ours < spent
         side = "less" if less else "not less"
         what = f"{words}: the design costs less than {name}"
-        why = f"{what}: it costs {side}, {ours:,.0f} client-steps against {spent:,.0f}."
+        why = f"{what}: it costs {side}, {ours:,.0f} client-steps against {spent:,.0f}, which end "
+        why += f"at a test loss of {shown(loss)}{PLATEAU if loss > UNLEARNED else ''}."
         said = f"{ours:,.0f} against {spent:,.0f} client-steps"
         verdict = "agrees" if less else "differs"
         out.append(Comparison(what, "less", source, said, verdict, why))
-    costs = {"design": ours, **others}
+    costs = {"design": ours, **{name: spent for name, (spent, _) in others.items()}}
     lines = tuple(Line(name, [i], [cost], "points") for i, (name, cost) in enumerate(costs.items()))
     return out, Panel(f"{source}, {words}", "way", "client-steps", lines)
 

@@ -82,7 +82,12 @@ def _fronts(mechanism: str, of: Mapping[str, Sequence[Rows]]) -> list[Panel]:
 def mechanisms(rows: Mapping[str, Rows]) -> Found:
     """Report 6.4."""
     of = {
-        m: [r for a in kang.ALGORITHMS for r in seeds_of(rows, kang.label("mnist", m, a))]
+        m: [
+            r
+            for size in (kang.POPULATION, kang.SMALL)
+            for a in kang.ALGORITHMS
+            for r in seeds_of(rows, kang.label("mnist", m, a, size))
+        ]
         for m in kang.MECHANISMS
     }
     done = [t.measures for r in of["rd"] for t in r.trials if t.state == "done"]
@@ -139,7 +144,7 @@ EXPERIMENTS = (
         "kang23-mechanisms",
         "what fronts say about mechanisms",
         "nothing",
-        kang.searches(),
+        (*kang.searches(), *kang.few_evaluations()),
         mechanisms,
     ),
 )

@@ -80,7 +80,7 @@ def _answers(by_name: Mapping[str, dict[str, Any]]) -> Iterator[str]:
     """Yield each known question, with the statements that answer it."""
     for question, places in QUESTIONS:
         lines = [
-            f"- `{name}`, {r['scale']}: {c['what']}: {c['ours']}, **{c['verdict']}**"
+            f"- `{name}`, {c['scale']}: {c['what']}: {c['ours']}, **{c['verdict']}**"
             for name, words in places
             if (r := by_name.get(name))
             for c in r["comparisons"]
@@ -97,7 +97,7 @@ def _table(found: Sequence[dict[str, Any]]) -> str:
     for r in found:
         for c in r["comparisons"]:
             paper = f"{c['paper']} ({c['source']})"
-            cells = (f"`{r['name']}`", r["scale"], c["what"], paper, c["ours"], c["verdict"])
+            cells = (f"`{r['name']}`", c["scale"], c["what"], paper, c["ours"], c["verdict"])
             rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
@@ -105,9 +105,16 @@ def _table(found: Sequence[dict[str, Any]]) -> str:
 def _section(r: dict[str, Any]) -> str:
     """Return the paragraph and the figure of one result."""
     said = [r["paragraph"], f"Left out: {r['left_out']}."]
+    filled = [c["why"] for c in r["comparisons"] if c["scale"] != r["scale"]]
+    if filled:
+        said.append(f"At quick scale ({r['quick_smaller']}): {' '.join(filled)}")
     if r["smaller"]:
         said.append(f"Smaller than the paper: {r['smaller']}.")
     if r.get("unfinished"):
         said.append(f"Not run to the end: {r['unfinished']}.")
     where = f"../benchmarks/results/papers/{r['figure']}"
-    return f"## {r['name']}: {r['title']}\n\n{' '.join(said)}\n\n![{r['title']}]({where})"
+    shown = f"![{r['title']}]({where})"
+    if filled:
+        other = f"../benchmarks/results/papers/{r['quick_figure']}"
+        shown += f"\n\n![{r['title']}, quick scale]({other})"
+    return f"## {r['name']}: {r['title']}\n\n{' '.join(said)}\n\n{shown}"

@@ -24,6 +24,8 @@ from fedpareto.study import Study, load_study
 ROOT = Path(fedpareto.__file__).parents[1]
 STUDIES = folder_of_examples() / "papers"
 RESULTS = ROOT / "benchmarks" / "results" / "papers"
+UNBEGUN = "it was not run."  # ends the reason of such a comparison
+NOT_RUN = "–"  # of ours
 DIGITS = 5  # of a number in a figure
 
 
@@ -82,7 +84,9 @@ def rows_of(study: Study) -> Rows | None:
             for t in trials
             if t.state == "done" and "test_loss" in t.curves
         }
-        return Rows(study, trials, losses, store.seconds()) if losses or trials else None
+        if store.finished() == 0:
+            return None
+        return Rows(study, trials, losses, store.seconds())
 
 
 def reproduce(
@@ -184,12 +188,31 @@ def paragraph(found: Found, scale: str) -> str:
         f"At {scale} scale {counts['agrees']} of {len(found.comparisons) - ours} statements agree "
         f"and {counts['differs']} differ."
     )
-    return " ".join([head, *(c.why for c in found.comparisons)])
+    return " ".join([head, *(c.why for c in found.comparisons if not c.why.endswith(UNBEGUN))])
 
 
 def committed(name: str, folder: Path = RESULTS) -> dict[str, Any] | None:
-    """Return the committed result of a name; None where there is none."""
-    path = folder / f"{name}.json"
+    """Return the committed result of a name; None where there is none.
+
+    What its scale has not run is taken from NAME-quick.json, where that is committed too.
+    """
+    result = _read(folder / f"{name}.json")
+    quick = _read(folder / f"{name}-quick.json")
+    if result is None:
+        return None
+    known = {c["what"]: c for c in quick["comparisons"]} if quick else {}
+    result["comparisons"] = [
+        {**known[c["what"]], "scale": "quick"}
+        if c["ours"] == NOT_RUN and c["what"] in known
+        else {**c, "scale": result["scale"]}
+        for c in result["comparisons"]
+    ]
+    result["quick_figure"] = quick["figure"] if quick else ""
+    result["quick_smaller"] = quick["smaller"] if quick else ""
+    return result
+
+
+def _read(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

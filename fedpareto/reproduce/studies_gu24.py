@@ -90,6 +90,14 @@ def wide(model: str = "lr") -> Part:
     return Part(name, usual.file, {**usual.changes, **changes}, usual.quick, usual.seconds)
 
 
+def momentum() -> Part:
+    """Return the grid with a momentum of 0.9, in case that the paper's 0.09 is a misprint."""
+    usual = part("lr", 10, 1.0)
+    name = f"{usual.name}-momentum0.9"
+    changes = {"name": name, "training.momentum": 0.9, "repeats": 3}
+    return Part(name, usual.file, {**usual.changes, **changes}, usual.quick, usual.seconds)
+
+
 RESNET = Part(
     "gu24-resnet18",
     "gu24-resnet18.toml",
