@@ -254,7 +254,7 @@ def _with_noise(problem: Federation, sigma: Any, **training: Any) -> Federation:
     """Return the federation with this noise and these settings of training, and no objectives."""
     mechanism: Any = replace(problem.mechanism, sigma=sigma)  # type: ignore[type-var]
     changed = replace(problem.training, **training)
-    return replace(problem, mechanism=mechanism, training=changed, objectives=())
+    return replace(problem, mechanism=mechanism, training=changed, objectives=(), limits=())
 
 
 def _grid(

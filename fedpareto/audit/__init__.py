@@ -5,10 +5,14 @@ A family of attacks, one file each. A failed attack proves nothing; what one fin
 
 from fedpareto.audit.base import Attack, Finding, Points
 from fedpareto.audit.canary import Canary
+from fedpareto.audit.membership import Membership
+from fedpareto.audit.noise import WhiteBox
 from fedpareto.audit.run import Job, Plan, attacks_of, audit, last_of, plan
 
 ATTACKS: dict[str, type[Attack]] = {
     "canary": Canary,
+    "membership": Membership,
+    "noise": WhiteBox,
 }
 
 __all__ = [
@@ -17,8 +21,10 @@ __all__ = [
     "Canary",
     "Finding",
     "Job",
+    "Membership",
     "Plan",
     "Points",
+    "WhiteBox",
     "attacks_of",
     "audit",
     "last_of",

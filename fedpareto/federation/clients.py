@@ -82,8 +82,8 @@ class Clients:
             seen.view(S, M),
         )
 
-    def _noise(self, who: Sequence[Indices], t: int) -> Callable[[], Tensor] | None:
-        """Return what draws the noise of one local step after another, [S·M,P] each."""
+    def _noise(self, who: Sequence[Indices], t: int) -> Callable[[Tensor], object] | None:
+        """Return what draws the noise of one local step after another into [S·M,P]."""
         block = self.block
         if not isinstance(block.setup.local, ClipsRecords):
             return None
@@ -91,7 +91,12 @@ class Clients:
             Noise(derive(repeat.seed, "records"), t, clients.tolist(), block.device)
             for repeat, clients in zip(block.repeats, who, strict=True)
         ]
-        return lambda: torch.cat([source.normal(block.stack.size) for source in sources])
+
+        def draw(out: Tensor) -> None:
+            for source, mine in zip(sources, out.chunk(len(sources)), strict=True):
+                source.normal(block.stack.size, mine)
+
+        return draw
 
     def _steps(self, picks: Tensor) -> LocalSteps:
         """Return the memory for these picks [steps,B,slots], made anew where they do not fit."""

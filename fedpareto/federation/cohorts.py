@@ -96,8 +96,8 @@ def chance_batches(
 ) -> Indices:
     """Return mini-batches [steps, batch] that each image is in by its own chance, −1 padded."""
     draw = rng(seed, "batches", round, client)
-    drawn = [np.flatnonzero(draw.random(size) < chance) for _ in range(steps)]
-    batches = np.full((steps, max(map(len, drawn))), -1, dtype=np.int64)
-    for row, found in zip(batches, drawn, strict=True):
-        row[: len(found)] = found
+    counts = draw.binomial(size, chance, steps)  # of so many, any are as likely as any others
+    batches = np.full((steps, counts.max()), -1, dtype=np.int64)
+    for row, count in zip(batches, counts, strict=True):
+        row[:count] = draw.choice(size, count, replace=False, shuffle=False)
     return batches

@@ -86,9 +86,9 @@ def measurable(problem: Federation, held: Measured, asked: Collection[str] = ())
     """Return the measures that these columns, name → [n], allow; of private data, those shown.
 
     These are measures of the models, which noise protects, and what follows from settings alone.
-    Some are there only where they are asked for, here or by an objective.
+    Some are there only where they are asked for, here or by an objective or a limit.
     """
-    wanted = {*asked, *(o.measure for o in problem.objectives)}
+    wanted = {*asked, *problem.asked}
     found = {
         name: m
         for name, m in problem.measures.items()
@@ -115,12 +115,12 @@ def _held(
 ) -> tuple[Measured, Measured]:
     """Return the columns of points, name → [n], and those that change with the rounds, [n,T].
 
-    That is the test error without protection, where an objective asks for what protection costs.
+    That is the test error without protection, where what protection costs is asked for.
     """
     held = problem.columns(values, len(seeds))
-    if all(o.measure != "utility_lost" for o in problem.objectives):
+    if "utility_lost" not in problem.asked:
         return held, {}
-    twin = dataclasses.replace(problem, mechanism=Unprotected(), objectives=())
+    twin = dataclasses.replace(problem, mechanism=Unprotected(), objectives=(), limits=())
     asked = ("test_error",) if "utility_lost" in on_the_way else ()
     ends, way = measured(twin, values, seeds, asked)
     curves = {"unprotected_error": way["test_error"]} if asked else {}

@@ -163,17 +163,17 @@ class LocalSteps:
         picks: Tensor,
         rate: Tensor,
         momentum: Tensor | None = None,
-        draw: Callable[[], Tensor] | None = None,
+        draw: Callable[[Tensor], object] | None = None,
     ) -> Tensor:
         """Train models [M,R,...] on picks [steps,B,M], −1 padded, at rates [R]: updates [M,R,P].
 
-        momentum [R] is each federation's own, where the recipe has none for all. draw returns
-        standard normal numbers [M,P] for the noise of the next step, where records are hidden.
+        momentum [R] is each federation's own, where the recipe has none for all. draw fills
+        [M,P] with standard normal numbers for the noise of the next step, where records are hidden.
         """
         self._begin(start, picks, rate, momentum)
         for step in picks:
             if self.noise is not None and draw is not None:
-                self.noise.copy_(draw())
+                draw(self.noise)
             if self.graph is None:
                 self._once(self._width(step))
             else:

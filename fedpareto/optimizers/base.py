@@ -40,17 +40,12 @@ class ChoosesRepeats(Protocol):
     """An optimizer that chooses which trials are trained again, up to the study's repeats."""
 
     def worth_repeating(
-        self,
-        problem: Problem,
-        history: History,
-        x: FloatArray,
-        y: FloatArray,
-        runs: NDArray[np.int64],
+        self, problem: Problem, history: History, tried: History
     ) -> NDArray[np.bool_]:
-        """Say which points x [n,d] of the batch under way are to be trained again, [n].
+        """Say which points of the batch under way are to be trained again, [n].
 
-        y [n,m] was measured there so far, each row the mean of as many trainings as runs [n] says;
-        history holds the batches before. Each row is judged by itself.
+        tried holds them and what was measured there so far, each row the mean of as many trainings
+        as its runs say; history holds the batches before. Each row is judged by itself.
 
         It is asked before each further training, and of what runs showed on the way too. A trial
         none of whose points is wanted keeps the trainings that it has (`history.runs`).

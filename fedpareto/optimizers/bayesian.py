@@ -16,7 +16,7 @@ from fedpareto.optimizers.improvement import boxes, expected_improvement, probab
 from fedpareto.optimizers.random import start
 from fedpareto.optimizers.spending import worth_repeating
 from fedpareto.optimizers.surrogate import torch_alone
-from fedpareto.problem import Problem, free_variable, limits, reference
+from fedpareto.problem import Problem, free_variable, judges, limits, reference
 from fedpareto.settings import least, setting
 from fedpareto.space import FloatArray
 
@@ -98,17 +98,15 @@ class Bayesian:
         self,
         problem: Problem,
         history: History,
-        x: FloatArray,
-        y: FloatArray,
-        runs: NDArray[np.int64],
+        tried: History,
     ) -> NDArray[np.bool_]:
-        """Say which of these points [n] to train again.
+        """Say which of the points tried [n] to train again.
 
         They are all of the first ones, so that the noise is known, then those where it matters.
         """
         if self.repeat_all or len(history) < self.start:
-            return np.ones(len(x), dtype=np.bool_)
-        return worth_repeating(problem, history, y, runs)
+            return np.ones(len(tried), dtype=np.bool_)
+        return worth_repeating(problem, history, tried)
 
     def _chosen(
         self, problem: Problem, history: History, n: int, seed: int
@@ -154,12 +152,13 @@ class _Score:
     def __init__(
         self, model: Composite, front: FloatArray, taken: FloatArray, options: FloatArray
     ) -> None:
-        objectives = model.problem.objectives
+        asked = judges(model.problem)
+        corner = reference(model.problem.objectives)
         self.model = model
         self.taken = {row.tobytes() for row in taken}
-        self.limits = limits(objectives)
-        self.bounds = np.minimum(self.limits, reference(objectives))
-        self.lower, self.upper = boxes(front, reference(objectives))
+        self.limits = limits(asked)
+        self.bounds = np.minimum(self.limits, reference(asked))
+        self.lower, self.upper = boxes(front, corner)
         gain = self.gain(options)
         self.nothing_to_gain = not (gain > 0).any()
         worth = self(options) if self.nothing_to_gain else self._last_if_taken(options, gain)
@@ -215,7 +214,7 @@ def design(problem: Problem, n: int, seed: int, skip: int = 0, total: int = 0) -
     """Return n first points [n,d] of `total`, after `skip` others, before anything is learned.
 
     They are spread over what is known within limits, and over the cube. Where a long run tells what
-    short ones would, runs have at least half their length. Without known objectives it is a Sobol
+    short ones would, runs have at least half their length. Where nothing is known it is a Sobol
     sequence.
     """
     space = problem.space
@@ -227,8 +226,8 @@ def design(problem: Problem, n: int, seed: int, skip: int = 0, total: int = 0) -
     if not known_here.any():
         return start("sobol", len(space), n, seed, skip)
     y = y[:, known_here]
-    objectives = [o for o, t in zip(problem.objectives, known_here, strict=True) if t]
-    bounds = np.minimum(limits(objectives), reference(objectives))
+    asked = [o for o, t in zip(judges(problem), known_here, strict=True) if t]
+    bounds = np.minimum(limits(asked), reference(asked))
     excess = np.maximum(y - bounds, 0.0).sum(axis=1)
     nearest = float(np.sort(excess)[min(skip + n, len(x)) - 1])  # where too few are within
     inside = excess <= max(0.0, nearest)

@@ -12,7 +12,7 @@ from fedpareto.history import History
 from fedpareto.noise import rng
 from fedpareto.optimizers.random import start
 from fedpareto.optimizers.variation import distinct, offspring
-from fedpareto.problem import Problem, limits, penalised
+from fedpareto.problem import Problem, excess, judges, penalised
 from fedpareto.settings import setting
 from fedpareto.space import FloatArray
 
@@ -88,7 +88,7 @@ class Nsga2:
     def _judged(self, problem: Problem, history: History) -> FloatArray:
         """Return the objectives [n,m] by which rows are compared, with penalties if wanted."""
         if self.penalty and self.constraint == "penalty":
-            return penalised(problem.objectives, history.y)
+            return penalised(judges(problem), history.judged)
         return history.y
 
     def _over(self, problem: Problem, history: History) -> FloatArray:
@@ -96,10 +96,8 @@ class Nsga2:
 
         It is 0 where the penalty deals with them.
         """
-        bound = limits(problem.objectives)
-        unit = np.where(np.isfinite(bound) & (bound != 0), np.abs(bound), 1.0)
-        excess = np.maximum(history.y - bound, 0.0) / unit
-        return np.asarray(excess.sum(axis=1)) * (self.penalty and self.constraint == "domination")
+        over = excess(judges(problem), history.judged).sum(axis=1)
+        return np.asarray(over) * (self.penalty and self.constraint == "domination")
 
     def _survivors(self, problem: Problem, history: History) -> Rows:
         """Replay the selection batch by batch and return the rows alive now."""

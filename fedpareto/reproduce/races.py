@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from fedpareto.front import hypervolume
-from fedpareto.problem import feasible, reference
+from fedpareto.problem import feasible, judges, reference
 from fedpareto.reproduce import studies_kang23 as kang
 from fedpareto.reproduce import studies_xiao25 as xiao
 from fedpareto.reproduce.experiment import Comparison, Experiment, Found, Line, Panel, Rows
@@ -43,7 +43,7 @@ def front_at(rows: Rows, generation: int) -> FloatArray:
     """Return the points [n,m] within limits found by a generation, in units of the reference."""
     objectives = rows.study.problem.objectives
     known = known_of(rows.study.problem, rows.trials)
-    kept = feasible(objectives, known.y) & (known.batch < generation)
+    kept = feasible(judges(rows.study.problem), known.judged) & (known.batch < generation)
     return known.y[kept] / reference(objectives)
 
 
@@ -94,7 +94,7 @@ def _kept(rows: Mapping[str, Rows], *labels: str) -> str:
 def _share_within(rows: Rows) -> float:
     known = known_of(rows.study.problem, rows.trials)
     done = ~known.failed
-    within = feasible(rows.study.problem.objectives, known.y[done])
+    within = feasible(judges(rows.study.problem), known.judged[done])
     return float(np.mean(within)) if done.any() else 0.0
 
 

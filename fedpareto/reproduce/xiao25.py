@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedpareto.front import knee, nondominated
-from fedpareto.problem import feasible, reference
+from fedpareto.problem import feasible, judges, reference
 from fedpareto.reproduce import studies_xiao25 as xiao
 from fedpareto.reproduce.experiment import Comparison, Experiment, Found, Line, Panel, Rows, shown
 from fedpareto.reproduce.judge import above, missing, ranks_alike
@@ -34,8 +34,8 @@ LEARNED = 0.1  # an error that a model of MNIST has learned something to reach
 def chosen(rows: Rows) -> list[float] | None:
     """Return the knee of a study's front; the paper does not say which point its table shows."""
     objectives = rows.study.problem.objectives
-    y = known_of(rows.study.problem, rows.trials).y
-    y = y[feasible(objectives, y)]
+    known = known_of(rows.study.problem, rows.trials)
+    y = known.y[feasible(judges(rows.study.problem), known.judged)]
     if len(y) == 0:
         return None
     y = y[nondominated(y)]
