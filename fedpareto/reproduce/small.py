@@ -31,5 +31,5 @@ def write_few(file: str, folder: Path) -> None:
         keep = np.random.default_rng(0).permutation(len(y))[:count]
         out |= {f"x_{part}": x[keep], f"y_{part}": y[keep]}
     held = io.BytesIO()
-    np.savez(held, **out)
+    np.savez_compressed(held, **out)
     write_whole(path, held.getvalue())
