@@ -147,6 +147,12 @@ LATER: tuple[tuple[tuple[str, ...], object], ...] = (
     (("mechanism", "leakage_rounds"), 1),
     (("mechanism", "links", "leakage_rounds"), 1),
     (("limits",), []),
+    (("mechanism", "noise_on"), "sum"),
+    (("mechanism", "links", "noise_on"), "sum"),
+    (("mechanism", "leakage_c"), 1.0),
+    (("mechanism", "leakage_c1"), 1.0),
+    (("mechanism", "links", "leakage_c"), 1.0),
+    (("mechanism", "links", "leakage_c1"), 1.0),
 )
 
 SECTIONS = (  # in the order of a file
