@@ -12,7 +12,7 @@ from safetensors import safe_open
 
 from fedpareto import Store, load_study, run, train, view
 from fedpareto.errors import StoreError
-from fedpareto.evaluate import here
+from fedpareto.executors import here
 from fedpareto.federation import blocks
 from fedpareto.federation.blocks import row_seeds
 from fedpareto.federation.data import load
@@ -230,6 +230,7 @@ def test_trainings_of_before_that_shared_their_noise_are_refused(write, fedparet
     run(load_study(path)).close()
     with sqlite3.connect(path.with_suffix(".db")) as db:
         db.execute("ALTER TABLE study DROP COLUMN secret")
+        db.execute("ALTER TABLE sessions DROP COLUMN work")
         for table in ("study", "trials", "repeats", "sessions"):
             db.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
         db.execute("DROP TABLE audits")
@@ -261,7 +262,8 @@ class Breaks:
 @pytest.mark.parametrize("private", [False, True])
 def test_why_a_training_failed_is_told_without_the_words_of_its_error(private):
     trial = Trial(0, 0, (0.5,), {"x": 0.5}, repeats_left=(0,))
-    ((result,),) = here(Breaks(private), [trial], 0)
+    left = [[trial], []]
+    ((result,),) = here(Breaks(private), lambda: left.pop(0), 0)
     assert ("ValueError" in result.error) != private
     assert ("client 3" in result.error) != private
 

@@ -40,7 +40,7 @@ def not_guaranteed(seen: View, point: Point | None) -> list[str]:
         lines.append(
             "Differential privacy: no (ε, δ) is promised for the choice, or none was made."
         )
-    for proxy in proxies(seen.objectives):
+    for proxy in proxies(seen.judges):
         lines.append(f"{proxy} Nothing follows from it about what an attacker can learn.")
     terms = terms_of(seen)
     if terms is not None and not terms.private_data:

@@ -93,6 +93,8 @@ function drawLimitRows() {
   const box = byId("limit-rows");
   box.replaceChildren();
   byId("limits").hidden = !data.points.front.some((i) => data.points.feasible[i]);
+  const beside = data.limits.map((l) => l.heading).join(" and ");
+  write(byId("beside"), beside ? `Every point inside also holds ${beside}.` : "");
   for (const [j, o] of data.objectives.entries()) {
     const row = node(box, "div", { class: "limit-row", "data-name": o.name });
     const own = o.limit === null ? "" : ` (study: ≤ ${short(o.limit)})`;

@@ -17,7 +17,7 @@ from fedpareto import __version__
 from fedpareto.federation.measures import MEASURES
 from fedpareto.files import starts_as, write_whole
 from fedpareto.privacy import VIEWS, rounded_up
-from fedpareto.problem import is_private
+from fedpareto.problem import Limit, is_private
 from fedpareto.report.against import against
 from fedpareto.report.against import as_data as baselines
 from fedpareto.report.choose import Point, aim_of
@@ -69,7 +69,7 @@ def page_data(seen: View) -> dict[str, Any]:
         "trials": seen.evaluations,
         "budget": seen.study.budget,
         "repeats": seen.study.repeats,
-        "proxies": proxies(seen.objectives),
+        "proxies": proxies(seen.judges),
         "view": headline(seen),
         "privacy": statements(seen),
         "views": _views(seen),
@@ -85,6 +85,7 @@ def page_data(seen: View) -> dict[str, Any]:
             }
             for o in seen.objectives
         ],
+        "limits": _limits(seen),
         "measures": {
             name: {"help": m.help, "proxy": m.proxy, "worst": m.worst}
             for name, m in MEASURES.items()
@@ -111,6 +112,21 @@ def page_data(seen: View) -> dict[str, Any]:
         "made": f"fedpareto {__version__}, Python {platform.python_version()}, {packages}, "
         f"seed {seen.study.seed}",
     }
+
+
+def _limits(seen: View) -> list[dict[str, Any]]:
+    """Return the limits beside the objectives: what they are called and of which measure."""
+    return [
+        {
+            "name": o.name,
+            "heading": column(o),
+            "limit": o.limit,
+            "measure": o.measure,
+            "up": o.measure.startswith("epsilon"),
+        }
+        for o in seen.judges
+        if isinstance(o, Limit)
+    ]
 
 
 def _measured(seen: View, name: str) -> bool:

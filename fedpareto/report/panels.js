@@ -10,14 +10,15 @@ function describe(i) {
   const where = [data.points.front.includes(i) ? "on the front" : "", data.points.feasible[i] ? "" : "outside the study's limits", fewer(i)];
   const rows = [[title(i), ...where].filter(Boolean).join(", ")];
   for (const o of data.objectives) rows.push(`${onLine(o.name)}: ${shownGoal(i, o)}${repeatsApart(i, o.measure)}`);
+  for (const l of data.limits) rows.push(`${onLine(l.heading)}: ${shownLimit(i, l)}${repeatsApart(i, l.measure)}`);
   if (trueEpsilon()) rows.push(`${measureName("epsilon")}: ${short(up(measureOf(i, "epsilon")))}`);
   rows.push("");
   for (const name of Object.keys(data.points.settings)) rows.push(`${onLine(name)}: ${onLine(short(settingOf(i, name)))}`);
   return rows.join("\n");
 }
 
-// Whether a true ε is known that is not an objective itself.
-const trueEpsilon = () => Boolean(data.view) && !data.objectives.some((o) => o.measure === "epsilon");
+// Whether a true ε is known that is neither an objective nor a limit itself.
+const trueEpsilon = () => Boolean(data.view) && ![...data.objectives, ...data.limits].some((o) => o.measure === "epsilon");
 
 // Whether a point is the mean of fewer trainings than the study's others.
 function fewer(i) {
@@ -49,6 +50,7 @@ function showChoice(i, why) {
     node(d, "span", {}, words);
   };
   for (const o of data.objectives) show(shownGoal(i, o), o.name + (o.proxy ? " (proxy)" : ""), repeatsApart(i, o.measure));
+  for (const l of data.limits) show(shownLimit(i, l), l.heading, repeatsApart(i, l.measure));
   if (trueEpsilon()) show(short(up(measureOf(i, "epsilon"))), measureName("epsilon"), "");
   for (const name of Object.keys(data.points.settings)) {
     node(byId("settings"), "dt", {}, name);
@@ -270,10 +272,10 @@ const ROWS = 30;
 
 function drawTable() {
   const names = Object.keys(data.points.settings), eps = trueEpsilon();
-  const heads = ["trial", ...data.objectives.map((o) => o.heading), ...(eps ? [measureName("epsilon")] : []), ...names];
+  const heads = ["trial", ...[...data.objectives, ...data.limits].map((o) => o.heading), ...(eps ? [measureName("epsilon")] : []), ...names];
   const front = state.more ? data.points.front : thinned(data.points.front, ROWS, state.best);
   const rows = front.map((i) => ({ attributes: { "data-index": i },
-    cells: ["", ...data.objectives.map((o) => shownGoal(i, o)), ...(eps ? [short(up(measureOf(i, "epsilon")))] : []),
+    cells: ["", ...data.objectives.map((o) => shownGoal(i, o)), ...data.limits.map((l) => shownLimit(i, l)), ...(eps ? [short(up(measureOf(i, "epsilon")))] : []),
       ...names.map((n) => settingOf(i, n))] }));
   const body = fill(byId("table"), heads, rows);
   for (const tr of body.children) {

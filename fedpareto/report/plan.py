@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from fedpareto.privacy import Planned, Privacy, delta_text, guarantee, rounded_up
-from fedpareto.privacy.plan import seen_by
+from fedpareto.privacy import (
+    Guarantee,
+    Planned,
+    Privacy,
+    delta_text,
+    guarantee,
+    record_guarantee,
+    rounded_up,
+)
+from fedpareto.privacy.plan import hidden_by, seen_by
 from fedpareto.report.figures import save
 
 if TYPE_CHECKING:
@@ -70,14 +78,10 @@ def plan_statements(
 ) -> list[str]:
     """Return what a row promises and on what conditions; asked holds what was given to `plan`."""
     chosen = choices[row - 1]
+    called = "The first row" if row == 1 else f"Row {row}"
     if asked["records"] is not None:
-        at = delta_text(chosen.delta)
-        return [
-            f"Every row holds the ε it shows at δ = {at}, record level, for a server that sees "
-            "each upload, if each silo trains by DP-SGD: every record of a mini-batch drawn by its "
-            "own chance, every record's gradient clipped to clipping_norm, noise of "
-            "noise_multiplier × clipping_norm on the sum."
-        ]
+        promised = _of_records(chosen, asked)
+        return [f"{called}: {promised.statement()}", *promised.notes]
     names = ("view", "unit", "adjacency", "dropouts", "colluders")
     privacy = Privacy(target_delta=chosen.delta, **{name: asked[name] for name in names})
     seen = seen_by(
@@ -89,8 +93,21 @@ def plan_statements(
         asked["sampling"],
     )
     promised = guarantee(privacy, **seen.terms(chosen.rounds))
-    called = "The first row" if row == 1 else f"Row {row}"
     return [f"{called}: {promised.statement()}", *promised.notes]
+
+
+def _of_records(chosen: Planned, asked: Mapping[str, Any]) -> Guarantee:
+    """Return what a row promises each record of a client that trains by DP-SGD."""
+    records, batch, steps = (asked[name] for name in ("records", "batch_size", "local_steps"))
+    return record_guarantee(
+        Privacy(chosen.view, chosen.delta, unit="record", adjacency=asked["adjacency"]),
+        hidden_by(chosen.noise_multiplier, chosen.clipping_norm, records, batch, steps),
+        rounds=chosen.rounds,
+        clients=asked["clients"],
+        cohort=chosen.cohort,
+        sampling=asked["sampling"],
+        people=asked["clients"] * records,
+    )
 
 
 def plan_figure(choices: Sequence[Planned], path: Path) -> Path:

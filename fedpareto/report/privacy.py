@@ -82,8 +82,8 @@ def headline(seen: View) -> str | None:
 
 
 def epsilon_heading(seen: View) -> list[str]:
-    """Return the heading of the true ε, if it is known and not an objective already."""
-    asked = any(o.measure == "epsilon" for o in seen.objectives)
+    """Return the heading of the true ε, if it is known and no objective or limit already."""
+    asked = any(o.measure == "epsilon" for o in seen.judges)
     if asked or headline(seen) is None:
         return []
     return [f"true ε ({headline(seen)})"]
