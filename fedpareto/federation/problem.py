@@ -19,6 +19,7 @@ from fedpareto.federation.looked import is_unseen, known_unrun
 from fedpareto.federation.measures import LOST, Measure, measures_of
 from fedpareto.federation.models import Model
 from fedpareto.federation.servers import Average, ServerStep
+from fedpareto.federation.setup import room
 from fedpareto.federation.split import fixed_sizes
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Mechanism
@@ -93,6 +94,12 @@ class Federation:
     def repeats_at_once(self) -> int:
         """How many repeats train together: one on a CPU, as many as fit on a GPU."""
         return blocks.at_once(self)[1]
+
+    def alike(self, settings: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return a key of a point: points with near keys waste least when they train together."""
+        columns = {name: [value] for name, value in settings.items()}
+        (work,) = self.training.works(columns, 1)
+        return room(self, work.batch_size), work.epochs, work.steps
 
     @property
     def device(self) -> str:

@@ -11,6 +11,8 @@ from fedpareto.optimizers import OPTIMIZERS
 from fedpareto.privacy import Privacy
 from fedpareto.settings import setting
 
+UNLIKE = 5  # federations in a block where some train longer than others, which have to wait
+
 
 @dataclass(frozen=True)
 class Head:
@@ -42,7 +44,8 @@ class Head:
     )
     block: int = setting(
         0,
-        help="how many federations train in one pass; 0 for the optimizer's batch",
+        help="how many federations train in one pass; 0 for the optimizer's batch, or at most 5 "
+        "where batch size, epochs or steps are searched",
         at_least=0,
         at_most=100_000,
         search=False,
