@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 
 import torch
 from torch import Tensor
 
+from fedpareto.federation.ahead import filled
 from fedpareto.federation.grouped import Params, Step
 from fedpareto.federation.local import ClipsRecords, LocalStep, MiniBatch, Sgd
 from fedpareto.federation.losses import CrossEntropy, Loss
@@ -171,9 +173,10 @@ class LocalSteps:
         [M,P] with standard normal numbers for the noise of the next step, where records are hidden.
         """
         self._begin(start, picks, rate, momentum)
-        for step in picks:
-            if self.noise is not None and draw is not None:
-                draw(self.noise)
+        noises: Iterator[None] = repeat(None)
+        if self.noise is not None and draw is not None:
+            noises = filled(draw, self.noise, len(picks))
+        for step, _ in zip(picks, noises, strict=False):
             if self.graph is None:
                 self._once(self._width(step))
             else:

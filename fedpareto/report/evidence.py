@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto import __version__
-from fedpareto.federation import MEASURES
+from fedpareto.federation import MEASURES, Federation
 from fedpareto.files import starts_as, write_whole
 from fedpareto.problem import Judge, Limit, is_private
-from fedpareto.federation import Federation
 from fedpareto.report.caveats import HIDDEN, LOOKS_ON, NEIGHBOUR, RECORD, not_guaranteed
 from fedpareto.report.choose import Point, pick
 from fedpareto.report.paper import (
