@@ -88,7 +88,8 @@ def test_every_command_of_the_readme_runs(fedpareto, tmp_path):
 def test_the_documented_faults_are_what_is_printed(fedpareto, tmp_path):
     shown = blocks(ROOT / "docs" / "all-of-fedpareto.md", "text")[0]
     study = tmp_path / "quickstart.toml"
-    study.write_text((ROOT / "examples" / "quickstart.toml").read_text().replace("sigma =", "sgima =").replace("rounds = 15", "rounds = 0"))
+    study.write_text((ROOT / "examples" / "quickstart.toml").read_text().replace("noise_multiplier =", "noise_multiplyer =")
+                     .replace("rounds = 20", "rounds = 0"))
     assert fedpareto("run", study).err == shown.replace("examples/quickstart.toml", str(study))
 
 
