@@ -8,7 +8,7 @@ from fedpareto.audit.canary import Canary
 from fedpareto.audit.inversion import Inversion
 from fedpareto.audit.membership import Membership
 from fedpareto.audit.noise import WhiteBox
-from fedpareto.audit.run import Job, Plan, attacks_of, audit, last_of, plan
+from fedpareto.audit.run import Job, Plan, attacks_of, audit, plan
 
 ATTACKS: dict[str, type[Attack]] = {
     "canary": Canary,
@@ -30,6 +30,5 @@ __all__ = [
     "WhiteBox",
     "attacks_of",
     "audit",
-    "last_of",
     "plan",
 ]
