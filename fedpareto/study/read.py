@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto.errors import Fault, SettingError, StudyError, did_you_mean
-from fedpareto.federation import Data, Federation
+from fedpareto.federation import Data, Federation, is_unseen
 from fedpareto.federation.measures import WORST
+from fedpareto.optimizers import StartsAround
 from fedpareto.problem import Judge
 from fedpareto.settings import check_source, import_from, is_own, named, searched
+from fedpareto.space import Float
 from fedpareto.study.lines import line_of, lines_of
 from fedpareto.study.members import key_of, member, member_table
 from fedpareto.study.objectives import judge_tables, read_judges
-from fedpareto.study.sections import FAMILIES, PLAIN, SECTIONS, UNNAMED, Head
+from fedpareto.study.sections import FAMILIES, PLAIN, SECTIONS, UNLIKE, UNNAMED, Head
 from fedpareto.study.study import Study, encrypted
 from fedpareto.study.table import plain, read, refuse_unknown
 from fedpareto.study.unseen import names_own
@@ -114,6 +116,7 @@ def built(
     if stored is None:
         _check_functions(held, (*objectives, *limits), path.parent, faults)
     _refuse_shared_names(held, faults)
+    _refuse_unused_means(held, faults)
     if head is None or faults:
         return None
     try:
@@ -123,7 +126,7 @@ def built(
             training=held["training"],
             mechanism=held["mechanism"],
             objectives=objectives,
-            block=head.block or (stored or {}).get("block") or held["optimizer"].batch,
+            block=head.block or (stored or {}).get("block") or _block(held),
             privacy=held["privacy"],
             cost=held["cost"],
             server=held["server"],
@@ -147,6 +150,12 @@ def built(
         path=path,
         description=_described(head, sections, held, (*objectives, *limits)),
     )
+
+
+def _block(held: Mapping[str, Any]) -> int:
+    """Return how many federations train in one pass, where the file does not say it."""
+    batch = int(held["optimizer"].batch)
+    return min(batch, UNLIKE) if held["training"].works_differ else batch
 
 
 def _described(
@@ -210,6 +219,22 @@ def _located(data: Data, folder: Path) -> Data:
     if data.name.endswith(".npz") and beside.is_file():
         return replace(data, name=str(beside))
     return data
+
+
+def _refuse_unused_means(held: Mapping[str, Any], faults: list[Fault]) -> None:
+    """Refuse the mean of a variable where the optimizer has no first generation to draw by it."""
+    optimizer = held["optimizer"]
+    if optimizer is None or is_unseen(optimizer) or isinstance(optimizer, StartsAround):
+        return
+    for section in ("training", "mechanism", "local", "server", "model"):
+        for v in searched(held[section]) if held[section] is not None else ():
+            if isinstance(v, Float) and v.mean is not None:
+                message = (
+                    "must have no mean and spread with an optimizer that draws no first generation "
+                    f"by them, found {type(optimizer).__name__}. Leave them out, or take fedmoeac "
+                    "or nsga2."
+                )
+                faults.append(Fault(key_of(f"{section}.{v.name}", held["mechanism"]), message))
 
 
 def _refuse_shared_names(held: Mapping[str, Any], faults: list[Fault]) -> None:
