@@ -24,7 +24,10 @@ class Optimizer(Protocol):
         """How many points it likes to propose at once."""
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
-        """Return the next points [n,d] in the unit cube; history holds whole batches only."""
+        """Return the next points [n,d] in the unit cube; history holds whole batches only.
+
+        history.pending [p,d] are points that were proposed since, and are not measured yet.
+        """
 
 
 @runtime_checkable

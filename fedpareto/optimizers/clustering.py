@@ -80,8 +80,8 @@ class FedMoeac:
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         alive = self._survivors(problem, history)
         if len(alive) == 0:
-            return start("sobol", len(problem.space), n, seed, skip=len(history))
-        draw = rng(seed, "fedmoeac", len(history))
+            return start("sobol", len(problem.space), n, seed, skip=history.asked)
+        draw = rng(seed, "fedmoeac", history.asked)
         cluster = mating_clusters(
             history.y[alive], derive(seed, "fedmoeac", "clusters", len(history))
         )
@@ -100,7 +100,7 @@ class FedMoeac:
                 self.mutation_index,
             )
 
-        return distinct(problem.space, n, history.x, breed)
+        return distinct(problem.space, n, history.tried, breed)
 
     def _survivors(self, problem: Problem, history: History) -> Rows:
         """Replay the selection batch by batch and return the rows alive now."""

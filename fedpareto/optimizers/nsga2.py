@@ -80,8 +80,8 @@ class Nsga2:
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         alive = self._survivors(problem, history)
         if len(alive) == 0:
-            return start(self.start, len(problem.space), n, seed, skip=len(history))
-        draw = rng(seed, "nsga2", len(history))
+            return start(self.start, len(problem.space), n, seed, skip=history.asked)
+        draw = rng(seed, "nsga2", history.asked)
         y = self._judged(problem, history)
         return self._children(problem, history, alive, y, n, draw)
 
@@ -136,7 +136,7 @@ class Nsga2:
                 self.mutation_index,
             )
 
-        return distinct(problem.space, n, history.x, breed)
+        return distinct(problem.space, n, history.tried, breed)
 
 
 def select(rows: Rows, y: FloatArray, size: int, over: FloatArray | None = None) -> Rows:

@@ -31,7 +31,7 @@ class Random:
     )
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
-        return start(self.sequence, len(problem.space), n, seed, skip=len(history))
+        return start(self.sequence, len(problem.space), n, seed, skip=history.asked)
 
 
 def start(sequence: str, d: int, n: int, seed: int, skip: int = 0) -> FloatArray:

@@ -14,6 +14,7 @@ from fedpareto import __version__
 from fedpareto.federation import MEASURES
 from fedpareto.files import starts_as, write_whole
 from fedpareto.problem import Judge, Limit, is_private
+from fedpareto.report.audits import lines
 from fedpareto.report.caveats import HIDDEN, LOOKS_ON, NEIGHBOUR, not_guaranteed
 from fedpareto.report.choose import Point, pick
 from fedpareto.report.paper import (
@@ -69,6 +70,7 @@ def evidence(
         _choice(seen, point, why),
         _guarantee(seen, point),
         section("What is not guaranteed", bullets(not_guaranteed(seen, point))),
+        *([section("What attacks found", bullets(found))] if (found := lines(seen, point)) else []),
         _reproduce(seen, trials),
         _ready(seen, point),
     ]

@@ -20,6 +20,7 @@ from fedpareto.privacy import VIEWS, rounded_up
 from fedpareto.problem import Limit, is_private
 from fedpareto.report.against import against
 from fedpareto.report.against import as_data as baselines
+from fedpareto.report.audits import panel
 from fedpareto.report.choose import Point, aim_of
 from fedpareto.report.figures import MOST_CLIENTS
 from fedpareto.report.paper import safe
@@ -55,6 +56,7 @@ def page(seen: View, live: str | None = None) -> str:
         "data": as_json(page_data(seen)),
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         "live": f' data-live="{safe(live)}"' if live else "",
+        "audits": panel(seen),
         "connect": "'self'" if live else "'none'",
     }
     return re.sub(r"{{(\w+)}}", lambda slot: parts[slot[1]], html)

@@ -16,7 +16,7 @@ from fedpareto.settings import check_source, import_from, is_own, named, searche
 from fedpareto.study.lines import line_of, lines_of
 from fedpareto.study.members import key_of, member, member_table
 from fedpareto.study.objectives import judge_tables, read_judges
-from fedpareto.study.sections import FAMILIES, PLAIN, SECTIONS, UNNAMED, Head
+from fedpareto.study.sections import FAMILIES, PLAIN, SECTIONS, UNLIKE, UNNAMED, Head
 from fedpareto.study.study import Study, encrypted
 from fedpareto.study.table import plain, read, refuse_unknown
 from fedpareto.study.unseen import names_own
@@ -123,7 +123,7 @@ def built(
             training=held["training"],
             mechanism=held["mechanism"],
             objectives=objectives,
-            block=head.block or (stored or {}).get("block") or held["optimizer"].batch,
+            block=head.block or (stored or {}).get("block") or _block(held),
             privacy=held["privacy"],
             cost=held["cost"],
             server=held["server"],
@@ -147,6 +147,12 @@ def built(
         path=path,
         description=_described(head, sections, held, (*objectives, *limits)),
     )
+
+
+def _block(held: Mapping[str, Any]) -> int:
+    """Return how many federations train in one pass, where the file does not say it."""
+    batch = int(held["optimizer"].batch)
+    return min(batch, UNLIKE) if held["training"].works_differ else batch
 
 
 def _described(

@@ -27,6 +27,7 @@ def check_optimizer(optimizer: Optimizer, seed: int = 0) -> None:
         history = nothing(problem)
         for _ in range(3):
             _check_proposal(name, optimizer, problem, history, seed)
+            _check_under_way(name, optimizer, problem, history, seed)
             if isinstance(optimizer, Finishes):
                 _check_finished(name, optimizer, problem, history, seed)
             before = history
@@ -49,6 +50,14 @@ def _check_proposal(
         f"{name}: points must lie in the unit cube, found {x.min()} to {x.max()}"
     )
     assert np.array_equal(x, again), f"{name}: same arguments must give the same points"
+
+
+def _check_under_way(
+    name: str, optimizer: Optimizer, problem: Problem, history: History, seed: int
+) -> None:
+    """Check a proposal while a batch is under way, of which only the points are known."""
+    points = problem.space.snap(optimizer.propose(problem, history, optimizer.batch, seed))
+    _check_proposal(name, optimizer, problem, replace(history, pending=points), seed + 1)
 
 
 def _check_finished(
