@@ -204,17 +204,7 @@ def plan(
         raise SettingError(f"--data: must go with --study FILE, found {data} alone.")
     if figure:
         _check_figure(figure, {"the study that is written": study} if study else {})
-    source = click.get_current_context().get_parameter_source("view")
-    if asked["unit"] == "record" and source is click.core.ParameterSource.COMMANDLINE:
-        raise SettingError(
-            f"--view: must be left out with --unit record, found {asked['view']}: noise on local "
-            "steps hides a record from anyone who sees the uploads."
-        )
-    if asked["unit"] == "record" and asked["records"] is None:
-        raise SettingError(
-            "--records: must be given with --unit record, found none: how far one record moves a "
-            "step follows from how many a client holds. Give --batch-size and --local-steps too."
-        )
+    _check_records(asked)
     cohorts = whole_numbers("--cohort", cohort)
     lengths = whole_numbers("--rounds", rounds)
     choices = solve(cohort=cohorts, rounds=lengths, **asked)
@@ -237,6 +227,23 @@ def plan(
         say(f"figure  {figure}")
     if study:
         say(f"study   {study} (fedpareto run {study})")
+
+
+def _check_records(asked: Mapping[str, Any]) -> None:
+    """Refuse a plan of records that leaves out what they are, or names who looks on."""
+    if asked["unit"] != "record":
+        return
+    source = click.get_current_context().get_parameter_source("view")
+    if source is click.core.ParameterSource.COMMANDLINE:
+        raise SettingError(
+            f"--view: must be left out with --unit record, found {asked['view']}: noise on local "
+            "steps hides a record from anyone who sees the uploads."
+        )
+    if asked["records"] is None:
+        raise SettingError(
+            "--records: must be given with --unit record, found none: how far one record moves a "
+            "step follows from how many a client holds. Give --batch-size and --local-steps too."
+        )
 
 
 def _check_figure(path: Path, inputs: Mapping[str, Path]) -> None:
