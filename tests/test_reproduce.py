@@ -35,6 +35,7 @@ from fedpareto.reproduce.experiment import Experiment, Found, Part, Rows, verdic
 from fedpareto.reproduce.gu24_cases import BOXES
 from fedpareto.reproduce.judge import above, missing, number, ranks_alike
 from fedpareto.reproduce.races import compared
+from fedpareto.reproduce.run import unjudged
 from fedpareto.reproduce.workers import Work
 from fedpareto.store import Store
 from fedpareto.trials import Trial
@@ -97,14 +98,22 @@ def test_a_ranking_is_open_within_two_standard_errors():
     assert above("a above b", "6.2", [0.9, 0.91, 0.9], [0.5, 0.52, 0.5]).verdict == "agrees"
     assert above("a above b", "6.2", [0.5, 0.52, 0.5], [0.9, 0.91, 0.9]).verdict == "differs"
     assert above("a above b", "6.2", [0.5, 0.6, 0.4], [0.5, 0.5, 0.5]).verdict == "open"
-    assert above("a above b", "6.2", [0.9], [0.5]).verdict == "open"
+    assert above("a above b", "6.2", [0.9, 0.91], [0.5, 0.5]).verdict == "open"
 
 
 def test_a_scale_ranks_as_epsilon_does_where_their_ranks_agree():
-    assert ranks_alike("x", "Eq. 2", [1, 2, 3, 4], [10, 20, 30, 40]).verdict == "agrees"
-    assert ranks_alike("x", "Eq. 2", [1, 2, 3, 4], [40, 30, 20, 10]).verdict == "differs"
-    assert ranks_alike("x", "Eq. 2", [1, 1, 1], [1, 2, 3]).verdict == "open"
-    assert ranks_alike("x", "Eq. 2", [1, 2, 3, 0], [1, 2, 3, np.inf]).verdict == "agrees"
+    scale = [float(i) for i in range(12)]
+    assert ranks_alike("x", "Eq. 2", scale, [10 * s for s in scale]).verdict == "agrees"
+    assert ranks_alike("x", "Eq. 2", scale, [-s for s in scale]).verdict == "differs"
+    assert ranks_alike("x", "Eq. 2", [1.0] * 12, scale).verdict == "open"
+    assert ranks_alike("x", "Eq. 2", scale[:5], scale[:5]).verdict == "open"
+    assert ranks_alike("x", "Eq. 2", [*scale, 0], [*scale, np.inf]).verdict == "agrees"
+
+
+def test_a_small_experiment_leaves_a_printed_number_open():
+    assert unjudged(number("k", 22, "Fig. 2", 34, (31, 37))).verdict == "open"
+    ranked = above("a above b", "6.2", [0.9, 0.91, 0.9], [0.5, 0.52, 0.5])
+    assert unjudged(ranked) == ranked
 
 
 def test_one_difference_makes_the_whole_differ():
@@ -250,6 +259,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from fedpareto.reproduce import train
+from fedpareto.reproduce.run import unjudged
 from fedpareto.reproduce.workers import Work
 if __name__ == "__main__":
     train([Work(Path(p), 1.0) for p in sys.argv[1:]], jobs=2)

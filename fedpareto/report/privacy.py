@@ -127,6 +127,9 @@ def promises(seen: View, point: Point) -> list[str]:
             "No true ε is promised: no noise is added, or no bound is known for these weights. "
             "A proxy is not a guarantee."
         ]
+    problem = seen.study.problem
+    if isinstance(problem, Federation) and problem.hides_records:
+        return [promised.statement(), *promised.notes, *_of_client(seen, point)]
     others = [
         f"{epsilon_text(point.measures.get(f'epsilon_{view}'))} for {SEEN_BY[view]}"
         for view in VIEWS
@@ -149,6 +152,18 @@ def _above(point: Point) -> list[str]:
     models = point.measures.get("epsilon_release", math.nan)
     sums = point.measures.get("epsilon_secagg", math.nan)
     return [ABOVE] if models > sums else []
+
+
+def _of_client(seen: View, point: Point) -> list[str]:
+    """Say what noise on updates promises a whole client, beside what is promised of a record."""
+    whole = point.measures.get("epsilon_client")
+    if whole is None:
+        return []
+    view = headline(seen) or "server"
+    return [
+        f"A whole client is hidden by the noise on its updates, with ε {epsilon_text(whole)} for "
+        f"{SEEN_BY[view]}."
+    ]
 
 
 def _unseen(seen: View) -> bool:

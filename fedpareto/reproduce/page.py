@@ -14,7 +14,8 @@ Written by `python docs/generate.py` from `benchmarks/results/papers`, which `fe
 wrote. Every number below stands there. A printed number agrees if it lies within our interval,
 differs if it lies outside, and is open if the ends of the interval are more than a factor of two
 apart. A ranking agrees if the mean difference over seeds is more than two standard errors on the
-paper's side, differs if it is as far on the other, and is open otherwise. Where a paper says
+paper's side, differs if it is as far on the other, and is open otherwise, or with fewer than three
+seeds. A number is open at quick scale, which cannot judge it. Where a paper says
 nothing, the verdict is above, below or level. `quick` is minutes on two cores; `paper` is the
 paper's scale on one GPU, and what of it was not run or not to the end stands under each name.
 

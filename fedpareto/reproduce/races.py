@@ -79,7 +79,17 @@ def compared(
     ours = f"{found.ours}, after {last * batch} evaluations"
     verdict = OWN.get(found.verdict, found.verdict) if paper == UNSAID else found.verdict
     why = f"{found.why} {_kept(rows, first, second)}"
+    if all(
+        _same(*pair) for pair in zip(*(seeds_of(rows, x) for x in (first, second)), strict=False)
+    ):
+        why += " They evaluated the very same points."
     return Comparison(words, paper, source, ours, verdict, why)
+
+
+def _same(one: Rows, other: Rows) -> bool:
+    """Say whether two studies evaluated the same points, as far as both go."""
+    both = zip(one.trials, other.trials, strict=False)
+    return all(a.point == b.point for a, b in both)
 
 
 def _kept(rows: Mapping[str, Rows], *labels: str) -> str:

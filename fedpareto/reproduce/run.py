@@ -14,7 +14,7 @@ import fedpareto
 from fedpareto.errors import SettingError
 from fedpareto.files import folder_of_examples, write_whole
 from fedpareto.loop import database
-from fedpareto.reproduce.experiment import Experiment, Found, Part, Rows, verdict_of
+from fedpareto.reproduce.experiment import Comparison, Experiment, Found, Part, Rows, verdict_of
 from fedpareto.reproduce.figure import write_figure
 from fedpareto.reproduce.small import FEW, write_few
 from fedpareto.reproduce.workers import Work, train
@@ -103,6 +103,8 @@ def report(experiment: Experiment, scale: str, folder: Path) -> dict[str, Any]:
     begun = {p.name: rows_of(study_of(p, scale, folder)) for p in parts}
     rows = {name: r for name, r in begun.items() if r is not None}
     found = experiment.report(rows)
+    if scale == "quick":
+        found = dataclasses.replace(found, comparisons=tuple(map(unjudged, found.comparisons)))
     figure = write_figure(found, folder / f"{experiment.name}.png")
     result = {
         "name": experiment.name,
@@ -121,6 +123,18 @@ def report(experiment: Experiment, scale: str, folder: Path) -> dict[str, Any]:
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
     write_whole(folder / f"{experiment.name}.json", text.encode())
     return result
+
+
+def unjudged(comparison: Comparison) -> Comparison:
+    """Leave a printed number open: a small experiment gives others, whatever the paper did."""
+    try:
+        float(comparison.paper)
+    except ValueError:
+        return comparison
+    why = comparison.why
+    if comparison.ours != NOT_RUN:
+        why += " So small an experiment cannot judge a number."
+    return dataclasses.replace(comparison, verdict="open", why=why)
 
 
 def _study(part: Part, scale: str, rows: Mapping[str, Rows]) -> dict[str, Any]:
