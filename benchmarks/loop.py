@@ -1,4 +1,4 @@
-"""What everything outside training costs: proposing, storing, watching and reporting, in a 400-trial quickstart.
+"""What everything outside training costs: proposing, storing, watching and reporting, in a 400-trial study.
 
     python benchmarks/loop.py [--json] [--trials N]
 
@@ -23,7 +23,7 @@ from fedpareto import Study, load_study, run, view, write_page
 from fedpareto.report.progress import progress
 from fedpareto.report.text import table
 
-QUICKSTART = Path(__file__).parents[1] / "examples" / "quickstart.toml"
+STUDY = Path(__file__).with_name("loop.toml")
 
 
 @dataclass
@@ -57,8 +57,8 @@ def timed(inner, clock, name, method):
 
 
 def measure(trials: int) -> dict[str, float]:
-    """Run the quickstart and return the seconds of each part."""
-    clock, study = Clock(), load_study(QUICKSTART, budget=trials)
+    """Run the study and return the seconds of each part."""
+    clock, study = Clock(), load_study(STUDY, budget=trials)
     study.problem.measure(study.problem.space.decode(np.full((1, 3), 0.5)), [0])  # loads torch and the data
     watched = Study(study.name, timed(study.problem, clock, "training", "measure"),
                     timed(study.optimizer, clock, "proposing", "propose"), study.budget, study.seed, study.repeats,

@@ -19,7 +19,7 @@ from fedpareto.federation import MEASURES
 from fedpareto.reproduce import papers_page, results
 from fedpareto.settings import WORDS, kind_of, rule_of
 from fedpareto.store import MIGRATIONS
-from fedpareto.study.sections import FAMILIES, PLAIN, Head, ObjectiveTable
+from fedpareto.study.sections import FAMILIES, PLAIN, Head, LimitTable, ObjectiveTable
 from fedpareto.study.table import plain
 
 REFERENCE = Path(__file__).with_name("reference.md")
@@ -122,6 +122,10 @@ def reference() -> str:
         "### [objectives.NAME]",
         "One table per objective, in the order in which they are shown; all are minimised.",
         keys(ObjectiveTable),
+        "### [limits.NAME]",
+        "One table per measure that must hold a limit and is no objective. It has no place in the "
+        "hypervolume. A limit on an objective is its own `limit`.",
+        keys(LimitTable),
         "## Attacks",
         "Of `fedpareto audit`; `--set NAME=VALUE` changes a setting.",
         *(

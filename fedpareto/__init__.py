@@ -36,6 +36,7 @@ _HOMES = {
     "Momentum": "federation",
     "Nsga2": "optimizers",
     "Objective": "problem",
+    "on_ray": "executors",
     "Optimizer": "optimizers",
     "pick": "report",
     "plan": "privacy",
@@ -85,6 +86,7 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from fedpareto.errors import FedparetoError as FedparetoError
+    from fedpareto.executors import on_ray as on_ray
     from fedpareto.federation import Adam as Adam
     from fedpareto.federation import Average as Average
     from fedpareto.federation import Cost as Cost

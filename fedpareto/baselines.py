@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from fedpareto.evaluate import Evaluate, training_seed
+from fedpareto.evaluate import training_seed
+from fedpareto.executors import Executor
 from fedpareto.noise import derive
 from fedpareto.problem import HasBaselines, Problem, Recalls, is_private
 from fedpareto.store import Store
@@ -26,7 +27,7 @@ def begin(study: Study, store: Store) -> None:
         store.keep_baselines(TRIVIAL, [Baseline({}, measures) for measures in found])
 
 
-def end(study: Study, store: Store, evaluate: Evaluate) -> None:
+def end(study: Study, store: Store, evaluate: Executor) -> None:
     """Train the federation without protection, with the settings of the trial that lost least.
 
     It is a function of the rows: a raised budget that finds a better trial trains it anew.
@@ -39,8 +40,8 @@ def end(study: Study, store: Store, evaluate: Evaluate) -> None:
     held = store.baselines(UNPROTECTED)
     if len(held) == study.repeats and held[0].settings == settings:
         return
-    trial = Trial(0, 0, (), settings, repeats_left=tuple(range(study.repeats)))
-    blocks = evaluate(twin, [trial], training_seed(study, store))
+    left = [Trial(0, 0, (), settings, repeats_left=tuple(range(study.repeats)))]
+    blocks = evaluate(twin, lambda: [left.pop()] if left else [], training_seed(study, store))
     results = sorted((r for block in blocks for r in block), key=lambda r: r.repeat)
     kept = [Baseline(settings, r.measures, r.error) for r in results]
     store.keep_baselines(UNPROTECTED, kept)

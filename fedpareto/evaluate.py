@@ -1,33 +1,56 @@
-"""Evaluation: trials in, results out as they finish. A trial that fails is a result too."""
+"""Evaluation: a block of trials in, results out. A trial that fails is a result too."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 
 from fedpareto.errors import FedparetoError, guarded, out_of_memory, told
 from fedpareto.noise import derive, widened
-from fedpareto.problem import JoinsRepeats, Problem, TellsOnTheWay, free_variable, is_private
+from fedpareto.problem import (
+    JoinsRepeats,
+    Problem,
+    SortsPoints,
+    TellsOnTheWay,
+    UsesDevice,
+    free_variable,
+    is_private,
+    judges,
+)
 from fedpareto.space import FloatArray, Values
 from fedpareto.store import Store
 from fedpareto.study import Study
-from fedpareto.trials import Result, Trial, printable
+from fedpareto.trials import HERE, Ran, Result, Trial, printable
 
 LONGEST = 1000  # letters of an error that are kept
 Job = tuple[Trial, int]  # a trial and which repeat of it
-Evaluate = Callable[[Problem, Sequence[Trial], int], Iterable[Sequence[Result]]]  # the int: seed
 
 
-def here(problem: Problem, trials: Sequence[Trial], seed: int) -> Iterator[Sequence[Result]]:
-    """Measure trials in this process and yield the results block by block.
+def results_of(
+    problem: Problem, jobs: Sequence[Job], seed: int, where: str = HERE
+) -> list[Result]:
+    """Measure one block, and say of each result where, on what and in which time.
 
     Repeat r of every trial has the same seed: the same split, clients, mini-batches and noise
     (common random numbers). A problem on private data makes of it one of each training's own.
     """
-    for jobs in blocks_of(problem, trials):
-        yield _results(problem, jobs, seed)
+    began = time.perf_counter()
+    results = _results(problem, jobs, seed)
+    took = (time.perf_counter() - began) / len(jobs)
+    ran = Ran(where, device_kind(problem), took)
+    return [dataclasses.replace(result, ran=ran) for result in results]
+
+
+def device_kind(problem: Problem) -> str:
+    """Return what a problem is measured on here: the last digits of a row may depend on it."""
+    import torch
+
+    if isinstance(problem, UsesDevice) and problem.device == "cuda":
+        return torch.cuda.get_device_name()
+    return f"CPU {torch.backends.cpu.get_cpu_capability()}"
 
 
 def training_seed(study: Study, store: Store | None) -> int:
@@ -43,6 +66,8 @@ def training_seed(study: Study, store: Store | None) -> int:
 
 def blocks_of(problem: Problem, trials: Sequence[Trial]) -> Iterator[list[Job]]:
     """Yield what is measured in one call: a block of trials, as many repeats as fit together."""
+    if isinstance(problem, SortsPoints):
+        trials = sorted(trials, key=lambda trial: problem.alike(trial.settings))
     repeats = sorted({r for t in trials for r in t.repeats_left})
     together = problem.repeats_at_once if isinstance(problem, JoinsRepeats) else 1
     for first in range(0, len(repeats), together):
@@ -127,8 +152,8 @@ def _failure(problem: Problem, row: dict[str, float]) -> str | None:
     for name, sentence in problem.failures.items():
         if math.isfinite(row.get(name, math.nan)):
             return sentence.format(row[name])
-    for objective in problem.objectives:
-        value = row.get(objective.measure, math.nan)
+    for judge in judges(problem):
+        value = row.get(judge.measure, math.nan)
         if not math.isfinite(value):
-            return f"{objective.name} must be a finite number, found {value}"
+            return f"{judge.name} must be a finite number, found {value}"
     return None

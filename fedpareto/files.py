@@ -17,7 +17,6 @@ MARKS = {  # how files begin that fedpareto writes, so that it may write them ag
     "page": (b"<!doctype html>",),
     "picture": (b"\x89PNG\r\n\x1a\n", b"<?xml"),
     "model card": (b"# Model card:",),
-    "result": (b'{\n "name": ',),  # of a reproduction
     "study": (),  # never written over: nothing tells one study file from another
 }
 HEAD = 2**16  # bytes that tell what a file is

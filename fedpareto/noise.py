@@ -62,18 +62,19 @@ class Noise:
     device: str = "cpu"
     draws: int = field(default=0, init=False)
 
-    def normal(self, size: int) -> Tensor:
-        """Return standard normal numbers [K, size]."""
-        return self._filled(size, "normal_")
+    def normal(self, size: int, out: Tensor | None = None) -> Tensor:
+        """Return standard normal numbers [K, size], in memory that is there already if given."""
+        return self._filled(size, "normal_", out)
 
     def uniform(self, size: int) -> Tensor:
         """Return numbers [K, size] from [0, 1)."""
         return self._filled(size, "uniform_")
 
-    def _filled(self, size: int, fill: str) -> Tensor:
+    def _filled(self, size: int, fill: str, out: Tensor | None = None) -> Tensor:
         import torch
 
-        out = torch.empty(len(self.clients), size, device=self.device)
+        if out is None:
+            out = torch.empty(len(self.clients), size, device=self.device)
         generator = torch.Generator(self.device)
         for row, client in zip(out, self.clients, strict=True):
             seed = derive(self.seed, "noise", self.round, int(client), self.draws)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,19 +31,51 @@ class Objective:
     reference: float = 1.0
     proxy: str | None = None
 
+    section: ClassVar[str] = "objectives"  # of a study file
+
     def __post_init__(self) -> None:
         if not self.measure:
             object.__setattr__(self, "measure", self.name)
-        for key in ("limit", "penalty", "reference"):
-            value = getattr(self, key)
-            if value is not None and not math.isfinite(value):
-                raise SettingError(
-                    f"objective {self.name}: {key} must be a finite number, found {value}."
-                )
-        if self.penalty < 0:
-            raise SettingError(
-                f"objective {self.name}: penalty must be at least 0, found {self.penalty}."
-            )
+        _check_numbers(f"objective {self.name}", self, ("limit", "penalty", "reference"))
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A measure that must not exceed a limit, and is not made small.
+
+    It is no objective: it has no place in the hypervolume. proxy is as of an Objective.
+    """
+
+    name: str
+    limit: float
+    measure: str = ""
+    penalty: float = 20.0
+    proxy: str | None = None
+
+    section: ClassVar[str] = "limits"  # of a study file
+
+    def __post_init__(self) -> None:
+        if not self.measure:
+            object.__setattr__(self, "measure", self.name)
+        _check_numbers(f"limit {self.name}", self, ("limit", "penalty"))
+
+    @property
+    def reference(self) -> float:
+        """The worst value that is still of use."""
+        return self.limit
+
+
+Judge = Objective | Limit  # what a point is judged by
+
+
+def _check_numbers(where: str, judge: Judge, keys: Sequence[str]) -> None:
+    """Refuse numbers of an objective or a limit that are not finite, and a negative penalty."""
+    for key in keys:
+        value = getattr(judge, key)
+        if value is not None and not math.isfinite(value):
+            raise SettingError(f"{where}: {key} must be a finite number, found {value}.")
+    if judge.penalty < 0:
+        raise SettingError(f"{where}: penalty must be at least 0, found {judge.penalty}.")
 
 
 class Problem(Protocol):
@@ -53,7 +85,8 @@ class Problem(Protocol):
     alone. A row that could not be measured is nan; failures names the measures that, where finite,
     say why, each with its sentence.
 
-    A problem may be able to do more: see Knows, TellsOnTheWay, Checks and MayBePrivate.
+    A problem may be able to do more: see LimitsMeasures, Knows, TellsOnTheWay, Checks,
+    SendsData and MayBePrivate.
     `fedpareto.testing.check_problem` checks all of it.
     """
 
@@ -74,14 +107,23 @@ class Problem(Protocol):
 
 
 @runtime_checkable
+class LimitsMeasures(Protocol):
+    """A problem with limits on measures that are no objectives."""
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """What must hold beside the objectives; names differ from theirs."""
+
+
+@runtime_checkable
 class Knows(Protocol):
     """A problem that can say some measures from the settings alone, without a run."""
 
     def known(self, values: Values, names: Sequence[str] | None = None) -> dict[str, FloatArray]:
         """Return those of the named measures that need no run, name → [n]: what measure would give.
 
-        Without names, it answers for the measures of the objectives. What it leaves out has to be
-        measured.
+        Without names, it answers for the measures of objectives and limits. What it leaves out has
+        to be measured.
         """
 
 
@@ -99,10 +141,11 @@ class TellsOnTheWay(Protocol):
     def measure_along(
         self, values: Values, seeds: Sequence[int]
     ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return what measure returns, and the objectives' measures after each step, name → [n,T].
+        """Return what measure returns, and measures after each step, name → [n,T].
 
-        T is the length of the longest run. Column t - 1 is what a run of length t would measure; it
-        is nan beyond a row's own end, and may be nan where nothing was measured on the way.
+        These are the measures of objectives and limits. T is the length of the longest run. Column
+        t - 1 is what a run of length t would measure; it is nan beyond a row's own end, and may be
+        nan where nothing was measured on the way.
         """
 
 
@@ -121,6 +164,34 @@ class JoinsRepeats(Protocol):
     @property
     def repeats_at_once(self) -> int:
         """How many repeats, each with a seed of its own, are worth measuring in one call."""
+
+
+@runtime_checkable
+class SortsPoints(Protocol):
+    """A problem whose points are measured faster beside points that are like them."""
+
+    def alike(self, settings: Mapping[str, Any]) -> tuple[float, ...]:
+        """Return a key of a point, given its settings: near points have near keys."""
+
+
+@runtime_checkable
+class UsesDevice(Protocol):
+    """A problem that may be measured on a GPU."""
+
+    @property
+    def device(self) -> str:
+        """What it is measured on in this process: cpu or cuda."""
+
+
+@runtime_checkable
+class SendsData(Protocol):
+    """A problem whose data are read once, and sent to every other process that measures it."""
+
+    def data_to_send(self) -> Any:
+        """Return the data, in a form that can be pickled."""
+
+    def take_data(self, data: Any) -> None:
+        """Use data that were sent in place of what this process would read."""
 
 
 @runtime_checkable
@@ -177,25 +248,56 @@ def free_variable(problem: Problem) -> str | None:
     return problem.free if isinstance(problem, TellsOnTheWay) else None
 
 
-def limits(objectives: Sequence[Objective]) -> FloatArray:
-    """Return the limits [m], infinite where there is none."""
-    return np.array([math.inf if o.limit is None else o.limit for o in objectives])
+def limits_of(problem: Problem) -> tuple[Limit, ...]:
+    """Return the limits of a problem on measures that are no objectives."""
+    return problem.limits if isinstance(problem, LimitsMeasures) else ()
 
 
-def reference(objectives: Sequence[Objective]) -> FloatArray:
-    """Return the hypervolume reference point [m]."""
-    return np.array([o.reference for o in objectives])
+def judges(problem: Problem) -> tuple[Judge, ...]:
+    """Return what points are judged by: the m objectives, then the c limits beside them."""
+    return (*problem.objectives, *limits_of(problem))
 
 
-def feasible(objectives: Sequence[Objective], y: FloatArray) -> NDArray[np.bool_]:
-    """Say which rows of y [n,m] were measured and hold every limit."""
-    return np.asarray(np.isfinite(y).all(axis=1) & (y <= limits(objectives)).all(axis=1))
+def limits(judges: Sequence[Judge]) -> FloatArray:
+    """Return the limits [m+c], infinite where an objective has none."""
+    return np.array([math.inf if o.limit is None else o.limit for o in judges])
 
 
-def penalised(objectives: Sequence[Objective], y: FloatArray) -> FloatArray:
-    """Add each limit's penalty to y [n,m] (Kang 2023, Eq. 8 and 10)."""
-    weights = np.array([o.penalty for o in objectives])
-    return np.asarray(y + weights * np.maximum(y - limits(objectives), 0.0))
+def reference(judges: Sequence[Judge]) -> FloatArray:
+    """Return the worst values [m+c] of use: for objectives, the hypervolume reference point."""
+    return np.array([o.reference for o in judges])
+
+
+def feasible(judges: Sequence[Judge], y: FloatArray) -> NDArray[np.bool_]:
+    """Say which rows of y [n,m+c] were measured and hold every limit."""
+    return np.asarray(np.isfinite(y).all(axis=1) & (y <= limits(judges)).all(axis=1))
+
+
+def excess(judges: Sequence[Judge], y: FloatArray) -> FloatArray:
+    """Return by how much y [n,m+c] exceeds each limit, in units of the limit where not 0."""
+    bound = limits(judges)
+    return np.asarray(np.maximum(y - bound, 0.0) / units(bound))
+
+
+def units(numbers: FloatArray) -> FloatArray:
+    """Return the size of each number, 1 where it is 0 or infinite."""
+    return np.where(np.isfinite(numbers) & (numbers != 0), np.abs(numbers), 1.0)
+
+
+def penalised(judges: Sequence[Judge], y: FloatArray) -> FloatArray:
+    """Return objectives [n,m] with penalties for what of y [n,m+c] exceeds limits.
+
+    The limit of an objective counts in the objective itself (Kang 2023, Eq. 8 and 10). A limit
+    beside them counts in every objective: α times the share by which it is exceeded, in units of
+    the objective's reference.
+    """
+    m = sum(isinstance(o, Objective) for o in judges)
+    weights = np.array([o.penalty for o in judges])
+    own = y[:, :m] + weights[:m] * np.maximum(y[:, :m] - limits(judges[:m]), 0.0)
+    if m == len(judges):
+        return np.asarray(own)
+    beside = excess(judges[m:], y[:, m:]) @ weights[m:]
+    return np.asarray(own + beside[:, None] * units(reference(judges[:m])))
 
 
 _listener: ContextVar[Callable[[float], None]] = ContextVar("listener", default=lambda share: None)

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedpareto import __version__
 from fedpareto.errors import StoreError
-from fedpareto.loop import points, settings_of
+from fedpareto.loop import followed, points, settings_of
 from fedpareto.optimizers import ChoosesRepeats
 from fedpareto.problem import is_private
 from fedpareto.store.access import SIDES, put, take_lock
@@ -146,9 +146,10 @@ def _proposed(
     batch, place = divmod(number, study.optimizer.batch)
     if batch not in batches:
         before = [_trial(row, most) for row in done.trials if row["batch"] < batch]
-        if any(trial.state == "pending" for trial in before):
+        if any(t.state == "pending" and t.batch < batch - study.in_flight for t in before):
             return None
-        x = points(study, known_of(study.problem, before))
+        history = followed(study, known_of(study.problem, before), before, batch)
+        x = points(study, history, batch)
         batches[batch] = [
             {
                 "batch": batch,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.history import History
-from fedpareto.problem import Problem, free_variable
+from fedpareto.problem import Problem, free_variable, limits_of
 from fedpareto.settings import least
 from fedpareto.space import FloatArray, Space
 
@@ -34,6 +34,18 @@ class Trial:
     runs: int = 0  # trainings so far; of a finished trial, those that the means are of
 
 
+HERE = "this process"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Where a training ran, on what, and for how long; no row of a trial depends on it."""
+
+    where: str
+    device: str
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Result:
     """What one training of a trial gave: measures, or the reason why not."""
@@ -43,6 +55,7 @@ class Result:
     measures: dict[str, float]
     error: str | None = None
     curves: dict[str, list[float]] = field(default_factory=dict)
+    ran: Ran | None = None
 
 
 @dataclass(frozen=True)
@@ -55,10 +68,11 @@ class Baseline:
 
 
 def known_of(problem: Problem, trials: Sequence[Trial]) -> History:
-    """Return what finished trials, and their runs on the way, tell of a problem's objectives."""
+    """Return what finished trials, and their runs on the way, tell of objectives and limits."""
     done = [t for t in trials if t.state != "pending"]
     measures = [o.measure for o in problem.objectives]
-    return history_of(done, measures, problem.space, free_variable(problem))
+    limited = [limit.measure for limit in limits_of(problem)]
+    return history_of(done, measures, problem.space, free_variable(problem), limited)
 
 
 def history_of(
@@ -66,28 +80,35 @@ def history_of(
     measures: Sequence[str],
     space: Space | None = None,
     free: str | None = None,
+    limited: Sequence[str] = (),
 ) -> History:
     """Return finished trials as a history; one that failed has nan for objectives.
+
+    measures are the objectives', limited those under a limit beside them.
 
     With a space and the variable in it along which a run tells shorter ones, the history also holds
     what runs showed on the way.
     """
     n = len(trials)
     m = len(measures)
+    judged = [*measures, *limited]
     d = len(trials[0].point) if trials else len(space or ())
-    means = [_values(t.measures, measures, t.state == "done") for t in trials]
-    spreads = [_values(t.spread, measures, t.state == "done" and t.runs > 1) for t in trials]
+    means = [_values(t.measures, judged, t.state == "done") for t in trials]
+    spreads = [_values(t.spread, judged, t.state == "done" and t.runs > 1) for t in trials]
+    y, beside = np.split(np.array(means, dtype=np.float64).reshape(n, len(judged)), [m], axis=1)
     history = History(
         np.array([t.point for t in trials], dtype=np.float64).reshape(n, d),
-        np.array(means, dtype=np.float64).reshape(n, m),
+        y,
         np.array([t.batch for t in trials], dtype=np.int64),
         runs=np.array([max(1, t.runs) for t in trials], dtype=np.int64),
-        spread=np.array(spreads, dtype=np.float64).reshape(n, m),
+        spread=np.array(spreads, dtype=np.float64).reshape(n, len(judged)),
+        limited=beside,
     )
     if space is None or free is None:
         return history
-    free_x, free_y, free_of = _on_the_way(trials, measures, space, free)
-    return replace(history, free_x=free_x, free_y=free_y, free_of=free_of)
+    free_x, shown, free_of = _on_the_way(trials, judged, space, free)
+    y, beside = np.split(shown, [m], axis=1)
+    return replace(history, free_x=free_x, free_y=y, free_of=free_of, free_limited=beside)
 
 
 def _values(held: Mapping[str, float], names: Sequence[str], valid: bool) -> list[float]:
@@ -98,7 +119,7 @@ def _values(held: Mapping[str, float], names: Sequence[str], valid: bool) -> lis
 def _on_the_way(
     trials: Sequence[Trial], measures: Sequence[str], space: Space, free: str
 ) -> tuple[FloatArray, FloatArray, NDArray[np.int64]]:
-    """Return what runs showed before their end: points [e,d], objectives [e,m], trials [e]."""
+    """Return what runs showed before their end: points [e,d], measures [e,m], trials [e]."""
     place = space.names.index(free)
     variable = space.variables[place]
     points = []

@@ -24,6 +24,7 @@ LAYERS = [
     {"store"},
     {"study"},
     {"evaluate"},
+    {"executors"},
     {"audit", "baselines", "keep"},
     {"loop", "report", "testing"},
     {"design", "reproduce", "rescue"},

@@ -13,7 +13,7 @@ import pytest
 
 from fedpareto import load_study, pick, run, view
 from fedpareto.errors import DamagedStore, DataError
-from fedpareto.evaluate import here
+from fedpareto.executors import here
 from fedpareto.federation import data as data_sets
 from fedpareto.noise import derive
 from fedpareto.report.against import NEVER, against
@@ -136,7 +136,8 @@ def test_reading_verbs_say_the_same_without_the_data(tiny_study, study_text, rou
 
 def test_an_older_database_is_read_without_the_data_as_far_as_it_goes(finished_study, fedpareto, no_data):
     with closing(sqlite3.connect(finished_study.with_suffix(".db"))) as db:
-        db.executescript("DROP TABLE data; DROP TABLE baselines; PRAGMA user_version = 5;")
+        db.executescript("UPDATE sessions SET checksum = NULL; ALTER TABLE sessions DROP COLUMN work;"
+                         "DROP TABLE data; DROP TABLE baselines; PRAGMA user_version = 5;")
     for verb in ("front", "report", "compare"):
         done = fedpareto(verb, finished_study)
         assert done.status == 0, done.err

@@ -77,6 +77,7 @@ def test_no_other_module_knows_how_clients_are_drawn_weighed_or_share_their_nois
     found = set()
     for path in root.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Constant) and node.value == "poisson":
+            audits = path.is_relative_to(root / "audit")  # auditors work it out for themselves
+            if isinstance(node, ast.Constant) and node.value == "poisson" and not audits:
                 found.add(str(path.relative_to(root)))
     assert found <= allowed

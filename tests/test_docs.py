@@ -28,7 +28,7 @@ def test_the_reference_is_current():
 def test_the_reference_has_every_section_of_a_study_file_and_every_key_of_it():
     from fedpareto.study.sections import FAMILIES, PLAIN, SECTIONS
 
-    assert set(SECTIONS) == {*PLAIN, *FAMILIES, "objectives"}
+    assert set(SECTIONS) == {*PLAIN, *FAMILIES, "objectives", "limits"}
     parts = (ROOT / "docs" / "reference.md").read_text().split("\n### ")
     for section, cls in PLAIN.items():
         (part,) = [p for p in parts if p.startswith(f"[{section}]\n")]
@@ -88,7 +88,8 @@ def test_every_command_of_the_readme_runs(fedpareto, tmp_path):
 def test_the_documented_faults_are_what_is_printed(fedpareto, tmp_path):
     shown = blocks(ROOT / "docs" / "all-of-fedpareto.md", "text")[0]
     study = tmp_path / "quickstart.toml"
-    study.write_text((ROOT / "examples" / "quickstart.toml").read_text().replace("sigma =", "sgima =").replace("rounds = 15", "rounds = 0"))
+    study.write_text((ROOT / "examples" / "quickstart.toml").read_text().replace("noise_multiplier =", "noise_multiplyer =")
+                     .replace("rounds = 20", "rounds = 0"))
     assert fedpareto("run", study).err == shown.replace("examples/quickstart.toml", str(study))
 
 

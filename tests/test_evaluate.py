@@ -10,7 +10,7 @@ import pytest
 
 from fedpareto import Float, Objective, Space
 from fedpareto.errors import DataError
-from fedpareto.evaluate import here
+from fedpareto.executors import here
 from fedpareto.noise import derive
 from fedpareto.testing import Function, continuous
 from fedpareto.trials import Trial
@@ -44,8 +44,13 @@ def trials(n, repeats=(0,)):
     return [Trial(i, 0, (i / 10,), {"x": float(i)}, repeats_left=tuple(repeats)) for i in range(n)]
 
 
+def once(todo):
+    left = [todo, []]
+    return lambda: left.pop(0)
+
+
 def collect(problem, todo, seed=0):
-    return [result for block in here(problem, todo, seed) for result in block]
+    return [result for block in here(problem, once(todo), seed) for result in block]
 
 
 def test_every_repeat_of_every_trial_is_measured_in_full_blocks():
@@ -118,7 +123,7 @@ def test_repeats_are_measured_in_one_call_where_the_problem_joins_them():
     rows = {}
     for together in (1, 2, 5):
         calls.clear()
-        found = [r for block in here(Joined(inner, together), trials, 7) for r in block]
+        found = [r for block in here(Joined(inner, together), once(trials), 7) for r in block]
         rows[together] = sorted((r.trial, r.repeat, tuple(r.measures.items())) for r in found)
         assert [len(set(seeds)) for seeds in calls] == {1: [1] * 6, 2: [2, 2, 1, 1], 5: [3, 3]}[together]
     assert rows[1] == rows[2] == rows[5]

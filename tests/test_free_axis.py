@@ -107,13 +107,15 @@ def test_a_database_of_the_first_version_can_be_read_and_continued(tiny_study, t
         for table in ("trials", "repeats"):
             db.execute(f"ALTER TABLE {table} DROP COLUMN curves")
         db.execute("ALTER TABLE sessions DROP COLUMN ended")
+        db.execute("ALTER TABLE sessions DROP COLUMN work")
         db.execute("ALTER TABLE study DROP COLUMN secret")
         for table in ("study", "trials", "repeats", "sessions"):
             db.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
-        db.execute("DROP TABLE audits")
+        for table in ("audits", "data", "baselines"):
+            db.execute(f"DROP TABLE {table}")
         db.execute("PRAGMA user_version = 1")
     db.close()
-    assert len(MIGRATIONS) == 5
+    assert len(MIGRATIONS) == 7
     with Store.read(path) as store:
         assert [t.curves for t in store.trials()] == [{}, {}]
         json.dumps(store.identity)

@@ -54,10 +54,10 @@ def test_whatever_own_code_raises_is_stored_and_can_be_printed(tmp_path: Path, n
 
 def test_an_executor_that_gives_nothing_is_told_so_and_the_run_ends(tmp_path: Path) -> None:
     with pytest.raises(FedparetoError) as ended:
-        run(study_of(Noisy(), Random(batch=2), budget=2), tmp_path / "none.db", evaluate=lambda problem, trials, seed: [])
+        run(study_of(Noisy(), Random(batch=2), budget=2), tmp_path / "none.db", evaluate=lambda problem, more, seed: [])
     assert str(ended.value) == (
-        "study spending: evaluate must give results of the trials it is handed, found none of trial 0. What was finished is "
-        "kept; repair evaluate and run again.")
+        "study spending: evaluate must give results of all trials that it is handed, and ask for more until there are none, found "
+        "that it ended after 0 of 2 trials. What was finished is kept; repair evaluate and run again.")
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +102,9 @@ DAMAGE = {
         "table trials, row 1, column checksum: must be that of the row's values and of its 1 trainings, found '",
     "DELETE FROM study": "table study, row 1, column name: must be one row, found 0",
     "ALTER TABLE trials DROP COLUMN curves":
-        "table trials: version 5 must have the columns number, batch, point, settings, state, measures, spread, error, curves, checksum, "
+        "table trials: version 7 must have the columns number, batch, point, settings, state, measures, spread, error, curves, checksum, "
         "found number, batch, point, settings, state, measures, spread, error, checksum.",
-    "DROP TABLE sessions": "table sessions: version 5 must have the columns started, seconds, version, budget, ended, checksum, found no such table.",
+    "DROP TABLE sessions": "table sessions: version 7 must have the columns started, seconds, version, budget, ended, checksum, work, found no such table.",
 }
 
 

@@ -3,9 +3,11 @@
 import re
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
-from importlib.metadata import distributions
+from importlib.metadata import Distribution
+from importlib.metadata import distributions as found_on
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,11 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REACHED_INTO = ("botorch", "gpytorch", "linear_operator")
 KEPT = {".py", ".toml", ".md", ".txt", ".json", ".html", ".css", ".js", ".png", ".svg", ".npz", ".ipynb"}
 NOT_OURS = {".venv", ".venv-bench", ".git", "build", "dist", "__pycache__", "carry", "fedpareto.egg-info"}
+
+
+def distributions() -> list[Distribution]:
+    """List what is installed; a package that was imported may have put others of its own on Python's path."""
+    return list(found_on(path=[sysconfig.get_paths()["purelib"]]))
 
 
 def plain(name: str) -> str:

@@ -12,7 +12,7 @@ from safetensors import safe_open
 
 from fedpareto import Store, load_study, run, train, view
 from fedpareto.errors import StoreError
-from fedpareto.evaluate import here
+from fedpareto.executors import here
 from fedpareto.federation import blocks
 from fedpareto.federation.blocks import row_seeds
 from fedpareto.federation.data import load
@@ -176,7 +176,7 @@ def test_a_further_repeat_which_nothing_counts_is_refused(write, fedpareto, tmp_
 def test_whoever_picks_or_trains_a_point_is_told_what_the_search_costs(write, fedpareto, tmp_path):
     path = write()
     assert fedpareto("run", path).status == 0
-    for words in (["pick", path], ["train", path, "--output", tmp_path / "m.safetensors"]):
+    for words in (["pick", path], ["train", path, "--trial", "0", "--output", tmp_path / "m.safetensors"]):
         assert "The search trained on private data. All of it together: ε = " in fedpareto(*words).out
         said = json.loads(fedpareto(*words, "--json").out)["search"]
         assert "All of it together" in said[0]
@@ -230,9 +230,11 @@ def test_trainings_of_before_that_shared_their_noise_are_refused(write, fedparet
     run(load_study(path)).close()
     with sqlite3.connect(path.with_suffix(".db")) as db:
         db.execute("ALTER TABLE study DROP COLUMN secret")
+        db.execute("ALTER TABLE sessions DROP COLUMN work")
         for table in ("study", "trials", "repeats", "sessions"):
             db.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
-        db.execute("DROP TABLE audits")
+        for table in ("audits", "data", "baselines"):
+            db.execute(f"DROP TABLE {table}")
         db.execute("PRAGMA user_version = 2")
     db.close()
     for words in (("front", path), ("run", path)):
@@ -261,7 +263,8 @@ class Breaks:
 @pytest.mark.parametrize("private", [False, True])
 def test_why_a_training_failed_is_told_without_the_words_of_its_error(private):
     trial = Trial(0, 0, (0.5,), {"x": 0.5}, repeats_left=(0,))
-    ((result,),) = here(Breaks(private), [trial], 0)
+    left = [[trial], []]
+    ((result,),) = here(Breaks(private), lambda: left.pop(0), 0)
     assert ("ValueError" in result.error) != private
     assert ("client 3" in result.error) != private
 

@@ -56,8 +56,8 @@ class Thrifty:
     def propose(self, problem, history, n, seed):
         return Random(batch=self.batch).propose(problem, history, n, seed)
 
-    def worth_repeating(self, problem, history, x, y, runs):
-        return spending.worth_repeating(problem, history, y, runs) if len(history) >= self.start else np.ones(len(x), dtype=bool)
+    def worth_repeating(self, problem, history, tried):
+        return spending.worth_repeating(problem, history, tried) if len(history) >= self.start else np.ones(len(tried), dtype=bool)
 
 
 def rows(db):
@@ -163,10 +163,15 @@ def test_without_noise_one_training_is_enough(tmp_path):
         assert {t.state for t in store.trials()} == {"done"}
 
 
+def tried_of(y, runs, limited=None):
+    beside = np.empty((len(y), 0)) if limited is None else limited
+    return History(np.full((len(y), 2), 0.5), y, np.zeros(len(y), dtype=np.int64), runs=np.array(runs), limited=beside)
+
+
 def test_so_long_as_the_noise_is_not_known_all_that_was_measured_is_trained_again():
     history = History(np.full((2, 2), 0.5), np.full((2, 2), np.nan), np.zeros(2, dtype=np.int64))
     y = np.array([[0.9, 0.9], [np.nan, 0.2]])
-    assert spending.worth_repeating(Noisy(), history, y, np.ones(2, dtype=np.int64)).tolist() == [True, False]
+    assert spending.worth_repeating(Noisy(), history, tried_of(y, [1, 1])).tolist() == [True, False]
 
 
 def test_noise_is_pooled_over_trials_and_none_where_an_objective_is_known():
@@ -181,8 +186,7 @@ def test_a_trial_is_trained_again_while_two_standard_errors_could_bring_it_to_th
     history = History(np.full((2, 2), 0.5), np.array([[0.3, 0.5], [0.1, 0.95]]), np.zeros(2, dtype=np.int64), runs=np.array([3, 3]),
                       spread=np.full((2, 2), 0.1))
     y = np.array([[0.45, 0.5], [0.45, 0.5], [0.51, 0.5], [0.9, 0.4], [0.9, 0.91]])  # on the front but for 0.15 (1 and 3 times), 0.21; limit
-    runs = np.array([1, 3, 1, 1, 1])
-    assert spending.worth_repeating(Noisy(), history, y, runs).tolist() == [True, False, False, True, False]
+    assert spending.worth_repeating(Noisy(), history, tried_of(y, [1, 3, 1, 1, 1])).tolist() == [True, False, False, True, False]
 
 
 def test_a_history_whose_runs_disagree_with_its_rows_is_refused():
@@ -244,7 +248,7 @@ def test_reports_say_of_how_many_trainings_a_point_is_the_mean(thrifty):
 def test_an_optimizer_that_answers_nonsense_is_told_so(tmp_path, answer):
     @dataclass(frozen=True)
     class Odd(Thrifty):
-        def worth_repeating(self, problem, history, x, y, runs):
+        def worth_repeating(self, problem, history, tried):
             return answer
 
     with pytest.raises(SettingError, match="worth_repeating must answer true or false for each of 4 rows, found"):

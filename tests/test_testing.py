@@ -207,8 +207,8 @@ class Thrifty:
     def finished(self, problem, history, seed):
         return len(history) >= 8
 
-    def worth_repeating(self, problem, history, x, y, runs):
-        return (y < 0.5).all(axis=1)
+    def worth_repeating(self, problem, history, tried):
+        return (tried.y < 0.5).all(axis=1)
 
 
 def test_an_optimizer_that_keeps_every_promise_passes():
@@ -236,38 +236,38 @@ class FinishedChangesHistory(Thrifty):
 
 
 class RepeatsByWeight(Thrifty):
-    def worth_repeating(self, problem, history, x, y, runs):
-        return 1.0 / runs
+    def worth_repeating(self, problem, history, tried):
+        return 1.0 / tried.runs
 
 
 class RepeatsForAll(Thrifty):
-    def worth_repeating(self, problem, history, x, y, runs):
+    def worth_repeating(self, problem, history, tried):
         return np.ones(1, dtype=bool)
 
 
 class RepeatsForget(Thrifty):
-    def worth_repeating(self, problem, history, x, y, runs):
+    def worth_repeating(self, problem, history, tried):
         self.calls.append(1)
-        return np.full(len(x), len(self.calls) % 2 == 0)
+        return np.full(len(tried), len(self.calls) % 2 == 0)
 
 
 class RepeatsTheBestOfTheBatch(Thrifty):
-    def worth_repeating(self, problem, history, x, y, runs):
-        return y[:, 0] <= np.median(y[:, 0])
+    def worth_repeating(self, problem, history, tried):
+        return tried.y[:, 0] <= np.median(tried.y[:, 0])
 
 
 class RepeatsWhenNoiseIsKnownByBatch(Thrifty):
     """It judges rows by themselves until the noise is known, and then by one another."""
 
-    def worth_repeating(self, problem, history, x, y, runs):
+    def worth_repeating(self, problem, history, tried):
         known = np.isfinite(history.spread).any()
-        return y[:, 0] <= (np.median(y[:, 0]) if known else 0.5)
+        return tried.y[:, 0] <= (np.median(tried.y[:, 0]) if known else 0.5)
 
 
 class RepeatsChangeRuns(Thrifty):
-    def worth_repeating(self, problem, history, x, y, runs):
+    def worth_repeating(self, problem, history, tried):
         history.runs[:] = 9
-        return np.ones(len(x), dtype=bool)
+        return np.ones(len(tried), dtype=bool)
 
 
 BROKEN_OPTIMIZERS = {

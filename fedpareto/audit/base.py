@@ -17,6 +17,8 @@ from fedpareto.space import FloatArray, Values
 
 ENCRYPTED = "uploads are encrypted: the server sees ciphertexts, and they tell nothing of a client"
 
+TRAINS = "data are private: a training for an attack would cost privacy that is counted nowhere"
+
 
 @dataclass(frozen=True)
 class Points:

@@ -13,7 +13,7 @@ from fedpareto.audit.base import ENCRYPTED, Finding, Points, parts, told
 from fedpareto.audit.bounds import Counted, by_fit, counted, normality, promising
 from fedpareto.audit.planted import SIZE, Auditor, Game, game
 from fedpareto.audit.sampled import Rounds, inverted
-from fedpareto.audit.standin import seed_of, stand_in
+from fedpareto.audit.standin import room_of, seed_of, stand_in
 from fedpareto.federation.run import run
 from fedpareto.mechanisms import adds_noise, noise_comes_last
 from fedpareto.settings import check_fields, setting
@@ -231,9 +231,6 @@ def _room(points: Points, played: Game) -> int:
     """Return how many clients a round has at the most."""
     if played.came == "everyone":
         return points.problem.data.clients
-    cohorts = points.columns["cohort"]
-    if points.problem.training.sampling == "fixed":
-        return int(cohorts.max())
-    if played.came == "first":
+    if played.came == "first" and points.problem.training.sampling == "poisson":
         return len(played.colluders) + 1
-    return min(points.problem.data.clients, int(cohorts.max() + 8 * cohorts.max() ** 0.5 + 8))
+    return room_of(points)

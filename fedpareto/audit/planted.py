@@ -23,6 +23,7 @@ from fedpareto.audit.base import Points
 from fedpareto.audit.sampled import Rounds
 from fedpareto.contract import share_of_noise, stays_secret
 from fedpareto.federation import Average, Observer
+from fedpareto.federation.blocks import device_of
 from fedpareto.federation.cohorts import Cohort
 from fedpareto.federation.split import Indices
 from fedpareto.mechanisms import Randomization, Upload, hides_updates, links_of, noise_comes_last
@@ -97,6 +98,7 @@ class Auditor(Observer):
         columns = {name: np.repeat(v, 2) for name, v in points.columns.items()}
         self.sigma, self.norm, self.expected = (columns[n] for n in ("sigma", "norm", "cohort"))
         self.rounds = columns["rounds"]
+        self.device = device_of(points.problem)
         self.clients = points.problem.data.clients
         self.poisson = points.problem.training.sampling == "poisson"
         self.of_parameters = not hides_updates(points.problem.mechanism)
@@ -199,7 +201,8 @@ class Auditor(Observer):
         """Return the noise that colluders tell, along directions [C,R]."""
         total = np.zeros((len(along), len(self.sigma)))
         for client in self.game.colluders:
-            drawn = Noise(self.seeds[s], round, [client]).normal(SIZE).double() @ along.T  # [1,C]
+            noise = Noise(self.seeds[s], round, [client], self.device).normal(SIZE)
+            drawn = noise.double().cpu() @ along.T  # [1,C]
             came = np.flatnonzero(cohort.order == client)[0] < cohort.count
             total += drawn.T.numpy() * self._own(cohort.count) * came
         return total

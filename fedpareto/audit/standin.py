@@ -79,18 +79,25 @@ def _setup(problem: Federation, seed: int, size: int, rounds: int) -> Setup:
 
 
 def stand_in(
-    points: Points, rows: Sequence[int], seeds: Sequence[int], size: int, room: int
+    points: Points,
+    rows: Sequence[int],
+    seeds: Sequence[int],
+    size: int,
+    room: int,
+    rounds: int | None = None,
 ) -> Block:
     """Return a block of stand-ins for these rows of the points, with room for so many clients.
 
-    Every client holds the same record.
+    Every client holds the same record. Runs have at most so many rounds, all if left out.
     """
     problem, given = points.problem, points.given
     clients, training = problem.data.clients, problem.training
     picked = list(rows)
-    repeats = tuple(_setup(problem, seed, size, points.rounds) for seed in seeds)
+    longest = min(points.rounds, rounds or points.rounds)
+    repeats = tuple(_setup(problem, seed, size, longest) for seed in seeds)
     settings = {name: torch.from_numpy(v[picked]).float() for name, v in given.items()}
     settings["sample_ratio"] = torch.from_numpy(given["sample_ratio"][picked])
+    settings["rounds"] = settings["rounds"].clamp_max(longest)
     settings["learning_rate"] = torch.full((len(picked),), 0.1)
     models = [StandIn(size)] * len(picked)
     made = prepare(repeats[:1], settings, models, room, device_of(problem))
@@ -117,6 +124,15 @@ def _judge(judge: Judge, repeats: int) -> Judge:
     images = replace(judge.images, x=judge.images.x[:1], y=judge.images.y[:1])
     owner = judge.owner.new_zeros(repeats, 1)
     return replace(judge, images=images, owner=owner, shares=judge.shares.new_ones(repeats, 1))
+
+
+def room_of(points: Points) -> int:
+    """Return how many clients come to a round at the most; by far more than ever do, if by chance.
+    """
+    most = float(points.columns["cohort"].max())
+    if points.problem.training.sampling == "poisson":
+        most += 8 * most**0.5 + 8
+    return min(points.problem.data.clients, int(most))
 
 
 def seed_of(problem: Federation, seed: int, *path: str | int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,8 +25,12 @@ from fedpareto.cli.base import (
 from fedpareto.errors import FedparetoError, SettingError
 
 if TYPE_CHECKING:
+    from fedpareto.executors import Executor
     from fedpareto.report import View
     from fedpareto.store import Store
+    from fedpareto.study import Study
+
+EXECUTORS = ("here", "ray")  # the words for them, known without loading any
 
 
 @cli.command()
@@ -43,6 +47,22 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Run the encryption of the study's mechanism, and do not only charge for it.",
 )
+@click.option(
+    "--on",
+    "executor",
+    type=click.Choice(EXECUTORS),
+    default="here",
+    show_default=True,
+    help="What trains: this process, or Ray on this machine or a cluster.",
+)
+@click.option(
+    "--address",
+    metavar="auto|HOST:PORT",
+    help="With --on ray: the cluster; one of its own on this machine if left out.",
+)
+@click.option("--workers", type=int, help="With --on ray: blocks at once; as many as fit.")
+@click.option("--gpus-per-block", type=float, help="With --on ray: GPUs of a block; 0 if left out.")
+@click.option("--cpus-per-block", type=int, help="With --on ray: CPUs of a block; 1 if left out.")
 @json_option
 def run(
     study_file: Path,
@@ -50,11 +70,14 @@ def run(
     budget: int | None,
     seed: int | None,
     encrypt: bool,
+    executor: str,
     as_json: bool,
+    **cluster: Any,
 ) -> None:
     """Run a study to its budget, or go on with it, and report.
 
-    It can be stopped or killed at any time: the same command goes on where it stood.
+    It can be stopped or killed at any time: the same command goes on where it stood. The rows are
+    the same, whatever trains them.
     """
     from fedpareto.files import check_output
     from fedpareto.loop import database
@@ -66,14 +89,43 @@ def run(
     study = load_study(study_file, budget, seed, encrypt)
     rows = database(study, db)
     check_output(rows.with_suffix(".html"), "page", inputs_of(study, rows), option="page")
+    evaluate = _executor(executor, cluster)
+    if executor != "here":
+        _say_cost(study, rows, cluster["workers"])
     with progress(study) as watch:
-        store = run_study(study, db, watch=watch)
+        store = run_study(study, db, evaluate, watch)
     with store:
         seen = looked(study, store)
         page = write_page(seen, store.path.with_suffix(".html"))
         _print_front(seen, as_json)
         if not as_json:
             _print_rest(seen, store, page)
+
+
+def _executor(name: str, options: dict[str, Any]) -> Executor:
+    """Return what trains, with the options given."""
+    from fedpareto.executors import here, on_ray
+
+    given = {key: value for key, value in options.items() if value is not None}
+    if name == "here" and given:
+        option = next(iter(given)).replace("_", "-")
+        raise SettingError(
+            f"--{option}: must go with --on ray, found it without. Add --on ray, or leave it out."
+        )
+    return here if name == "here" else on_ray(**given)
+
+
+def _say_cost(study: Study, rows: Path, workers: int | None) -> None:
+    """Say what is left to train costs, by what was trained so far."""
+    from fedpareto.report.cost import cost_left
+    from fedpareto.store import Store
+
+    if rows.is_file() and rows.stat().st_size:
+        with Store.read(rows) as store:
+            store.check(study.identity)
+            say(cost_left(study, store, workers), err=True)
+    else:
+        say(cost_left(study, None, workers), err=True)
 
 
 @cli.command()
@@ -154,10 +206,10 @@ def pick(
             found["search"] = searched
         say(json.dumps(found))
         return
-    values = [f"{o.name} {shown(o, point.objectives[o.name])}" for o in seen.objectives]
+    values = [f"{o.name} {shown(o, point.judged[o.name])}" for o in seen.judges]
     say(f"trial {point.trial}: {', '.join(values)}")
     say(why)
-    for line in [*against(seen), *proxies(seen.objectives), *promises(seen, point), *searched]:
+    for line in [*against(seen), *proxies(seen.judges), *promises(seen, point), *searched]:
         say(line)
     settings = [f"  {name} = {value}" for name, value in point.settings.items()]
     say("\nsettings\n" + "\n".join(settings))
@@ -207,7 +259,7 @@ def _print_front(seen: View, as_json: bool) -> None:
     if seen.front:
         out.print(table(seen))
     say(summary(seen))
-    for line in [*against(seen), *proxies(seen.objectives), *statements(seen)]:
+    for line in [*against(seen), *proxies(seen.judges), *statements(seen)]:
         say(line)
 
 
@@ -232,12 +284,15 @@ def _print_preferred(study_file: Path, db: Path | None, at: str, as_json: bool) 
 
 def _print_rest(seen: View, store: Store, page: Path) -> None:
     """Print the recommended trial, the first failure, and where the files are."""
+    from fedpareto.report.privacy import search_price
     from fedpareto.words import short
 
     if seen.recommended:
         chosen = ", ".join(f"{k} = {short(v)}" for k, v in seen.recommended.settings.items())
         say(f"\nrecommended ★ trial {seen.recommended.trial}: {chosen}")
     say(seen.why)
+    if price := search_price(seen):
+        say(price)
     if seen.failed:
         first = seen.failed[0]
         more = f" (and {len(seen.failed) - 1} more)" if len(seen.failed) > 1 else ""

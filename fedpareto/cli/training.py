@@ -95,7 +95,7 @@ def train(
         searched = private_search_cost(seen)
         say(json.dumps(_plain(point, trained, model, card) | {"search": searched}))
         return
-    for o in seen.objectives:
+    for o in seen.judges:
         say(f"{o.name:16s} {shown(o, trained.measures[o.measure])}")
     say(same)
     say(trained.guarantee.statement() if trained.guarantee else "No true ε is promised.")

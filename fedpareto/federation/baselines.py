@@ -39,6 +39,7 @@ def unprotected(problem: Federation) -> Federation | None:
     return dataclasses.replace(
         problem,
         mechanism=Unprotected(),
+        limits=(),
         local=Sgd() if clips else problem.local,
         privacy=Privacy(),
         objectives=goals,

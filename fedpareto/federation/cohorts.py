@@ -94,10 +94,14 @@ def step_batches(
 def chance_batches(
     seed: int, round: int, client: int, size: int, steps: int, chance: float
 ) -> Indices:
-    """Return mini-batches [steps, batch] that each image is in by its own chance, −1 padded."""
+    """Return mini-batches [steps, batch] that each image is in by its own chance, −1 padded.
+
+    Those of fewer steps are the first of them.
+    """
     draw = rng(seed, "batches", round, client)
-    drawn = [np.flatnonzero(draw.random(size) < chance) for _ in range(steps)]
-    batches = np.full((steps, max(map(len, drawn))), -1, dtype=np.int64)
-    for row, found in zip(batches, drawn, strict=True):
-        row[: len(found)] = found
+    # of so many, any are as likely as any others
+    counts = rng(seed, "batch sizes", round, client).binomial(size, chance, steps)
+    batches = np.full((steps, counts.max()), -1, dtype=np.int64)
+    for row, count in zip(batches, counts, strict=True):
+        row[:count] = draw.choice(size, count, replace=False, shuffle=False)
     return batches

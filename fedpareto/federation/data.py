@@ -284,13 +284,31 @@ def _fetched(name: str, folder: Path) -> tuple[tuple[Path, ...], Callable[..., A
 
 def load(data: Data) -> Dataset:
     """Return the data set, which is read once per process."""
-    dataset = _loaded(data.name, str(directory(data.directory)), data.share)
+    dataset = _taken.get((data.name, data.directory, data.share))
+    if dataset is None:
+        dataset = _loaded(data.name, str(directory(data.directory)), data.share)
     if data.clients > len(dataset.y_train):
         raise DataError(
             f"data.clients: every client needs an image, so at most {len(dataset.y_train):,} "
             f"clients for {data.name}, found {data.clients:,}. Lower data.clients."
         )
     return dataset
+
+
+_taken: dict[tuple[str, str, float], Dataset] = {}  # by name, directory and share
+
+
+def take(data: Data, sent: Dataset) -> None:
+    """Use a data set that another process read; it is copied, since what was sent may be locked."""
+    _taken.clear()
+    _taken[data.name, data.directory, data.share] = Dataset(
+        sent.x_train.copy(),
+        sent.y_train.copy(),
+        sent.x_test.copy(),
+        sent.y_test.copy(),
+        sent.scale,
+        sent.shift,
+    )
 
 
 @functools.lru_cache(maxsize=4)

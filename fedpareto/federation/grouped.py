@@ -53,17 +53,34 @@ class Step:
     values: Mapping[str, Tensor] = field(default_factory=dict)  # settings, name → [R]
     noise: Params = field(default_factory=list)  # standard normal numbers [M,1,...], if asked for
 
+    def totals(self, params: Params) -> tuple[Params, Tensor]:
+        """Return what gradients of this step are added to, and times what, [M,R].
+
+        That is the parameters themselves, or where there is momentum its buffer; `settle` ends it.
+        """
+        if not self.speed:
+            return params, -self.rate
+        for speed in self.speed:
+            kept = self.momentum
+            speed.mul_(of_each(kept, speed) if isinstance(kept, Tensor) else kept)
+        return self.speed, torch.ones_like(self.rate)
+
+    def settle(self, params: Params) -> None:
+        """Move the parameters by the momentum that gradients were added to."""
+        for p, speed in zip(params, self.speed, strict=False):
+            p.addcmul_(speed, of_each(self.rate, p), value=-1)
+
     def move(self, i: int, p: Tensor, gradient: Tensor) -> None:
         """Move one parameter [M,R,...] against its gradient, in place."""
         if self.speed:
             kept = self.momentum
             if isinstance(kept, Tensor):
-                kept = _of_each(kept, p)
+                kept = of_each(kept, p)
             gradient = self.speed[i].mul_(kept).add_(gradient)
-        p.addcmul_(gradient, _of_each(self.rate, p), value=-1)
+        p.addcmul_(gradient, of_each(self.rate, p), value=-1)
 
 
-def _of_each(numbers: Tensor, p: Tensor) -> Tensor:
+def of_each(numbers: Tensor, p: Tensor) -> Tensor:
     """Return a number of each model [M,R], to broadcast with a parameter [M,R,...]."""
     return numbers.view(*numbers.shape, *[1] * (p.dim() - 2))
 
@@ -182,12 +199,10 @@ class Grouped:
             if isinstance(layer, GroupedLinear):
                 layer.step = step
 
-    def place(self, layer: nn.Module, name: str) -> int | None:
-        """Return which parameter is a layer's weight or bias; None where it has none."""
-        for mine, held, i in self.slots:
-            if mine is layer and held == name:
-                return i
-        return None
+    def of_layer(self, params: Params, layer: nn.Module) -> tuple[Tensor, Tensor | None]:
+        """Return a layer's weight and bias among parameters; None where it has no bias."""
+        mine = {name: params[i] for held, name, i in self.slots if held is layer}
+        return mine["weight"], mine.get("bias")
 
     def called_once(self) -> bool:
         """Say whether no linear layer was called twice since the last call of this method."""

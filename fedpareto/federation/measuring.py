@@ -12,6 +12,7 @@ from fedpareto.errors import SettingError
 from fedpareto.federation import blocks
 from fedpareto.federation.columns import epsilons, given_of
 from fedpareto.federation.known import known_costs
+from fedpareto.federation.measures import LOST
 from fedpareto.mechanisms import Unprotected
 from fedpareto.privacy import VIEWS
 from fedpareto.space import FloatArray, Values
@@ -86,9 +87,9 @@ def measurable(problem: Federation, held: Measured, asked: Collection[str] = ())
     """Return the measures that these columns, name → [n], allow; of private data, those shown.
 
     These are measures of the models, which noise protects, and what follows from settings alone.
-    Some are there only where they are asked for, here or by an objective.
+    Some are there only where they are asked for, here or by an objective or a limit.
     """
-    wanted = {*asked, *(o.measure for o in problem.objectives)}
+    wanted = {*asked, *problem.asked}
     found = {
         name: m
         for name, m in problem.measures.items()
@@ -115,16 +116,17 @@ def _held(
 ) -> tuple[Measured, Measured]:
     """Return the columns of points, name → [n], and those that change with the rounds, [n,T].
 
-    That is the test error without protection, where an objective asks for what protection costs.
+    These are error or loss without protection, where what protection costs of them is asked for.
     """
     held = problem.columns(values, len(seeds))
-    if all(o.measure != "utility_lost" for o in problem.objectives):
+    needed = {need for name in problem.asked for need in problem.measures[name].needs}
+    lost = {name: without for name, without in LOST.items() if without in needed}
+    if not lost:
         return held, {}
-    twin = dataclasses.replace(problem, mechanism=Unprotected(), objectives=())
-    asked = ("test_error",) if "utility_lost" in on_the_way else ()
-    ends, way = measured(twin, values, seeds, asked)
-    curves = {"unprotected_error": way["test_error"]} if asked else {}
-    return held | {"unprotected_error": ends["test_error"]}, curves
+    twin = dataclasses.replace(problem, mechanism=Unprotected(), objectives=(), limits=())
+    ends, way = measured(twin, values, seeds, tuple(lost) if on_the_way else ())
+    curves = {without: way[name] for name, without in lost.items() if on_the_way}
+    return held | {without: ends[name] for name, without in lost.items()}, curves
 
 
 def _ends(problem: Federation, trace: Trace, held: Measured, names: Sequence[str]) -> Measured:

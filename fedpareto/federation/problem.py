@@ -12,18 +12,19 @@ from numpy.typing import NDArray
 from fedpareto.errors import DataError
 from fedpareto.federation import baselines, blocks, columns, measuring, promises, rules
 from fedpareto.federation.cost import Cost
-from fedpareto.federation.data import Data, load
+from fedpareto.federation.data import Data, Dataset, load, take
 from fedpareto.federation.facts import MOST_CLIENTS, Facts
 from fedpareto.federation.local import ClipsRecords, LocalStep, Sgd
 from fedpareto.federation.looked import is_unseen, known_unrun
-from fedpareto.federation.measures import Measure, measures_of
+from fedpareto.federation.measures import LOST, Measure, measures_of
 from fedpareto.federation.models import Model
 from fedpareto.federation.servers import Average, ServerStep
+from fedpareto.federation.setup import room
 from fedpareto.federation.split import fixed_sizes
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Mechanism
 from fedpareto.privacy import VIEWS, Guarantee, Privacy
-from fedpareto.problem import Objective
+from fedpareto.problem import Limit, Objective, judges
 from fedpareto.settings import fixed, is_own, largest, searched
 from fedpareto.space import FloatArray, Integer, Space, Values
 
@@ -49,6 +50,7 @@ class Federation:
     cost: Cost = Cost()
     server: ServerStep = field(default_factory=Average)
     local: LocalStep = field(default_factory=Sgd)
+    limits: tuple[Limit, ...] = ()  # on measures that are no objectives
     looked_at: bool = False  # whether its rows are only shown: the user's own code is not there
     kept: Facts | None = None  # what stands for the data where rows are only shown
 
@@ -80,6 +82,11 @@ class Federation:
         return self.privacy.private_data
 
     @property
+    def hides_records(self) -> bool:
+        """Whether the promise is about records that local steps hide."""
+        return columns.hides_records(self)
+
+    @property
     def free(self) -> str | None:
         """The variable along which a run shows every smaller value: the rounds, if searched.
 
@@ -93,6 +100,25 @@ class Federation:
         """How many repeats train together: one on a CPU, as many as fit on a GPU."""
         return blocks.at_once(self)[1]
 
+    def alike(self, settings: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return a key of a point: points with near keys waste least when they train together."""
+        columns = {name: [value] for name, value in settings.items()}
+        (work,) = self.training.works(columns, 1)
+        return room(self, work.batch_size), work.epochs, work.steps
+
+    @property
+    def device(self) -> str:
+        """Where it trains in this process: cpu or cuda."""
+        return blocks.device_of(self)
+
+    def data_to_send(self) -> Dataset:
+        """Return the data set, for processes that have no file of it."""
+        return load(self.data)
+
+    def take_data(self, data: Dataset) -> None:
+        """Train on a data set that was sent, whatever files are here."""
+        take(self.data, data)
+
     @property
     def measures(self) -> dict[str, Measure]:
         """Every measure there is, those of the user's own among them."""
@@ -100,11 +126,16 @@ class Federation:
 
     @property
     def own_measures(self) -> tuple[str, ...]:
-        """The measures of the user's own that objectives ask for, as package.module:function.
+        """The measures of the user's own that are asked for, as package.module:function.
 
         For the worst client's share, @worst is behind it.
         """
-        return tuple(dict.fromkeys(o.measure for o in self.objectives if ":" in o.measure))
+        return tuple(name for name in self.asked if ":" in name)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The measures that objectives and limits ask for, each once."""
+        return tuple(dict.fromkeys(judge.measure for judge in judges(self)))
 
     def facts(self, seed: int) -> dict[str, Any]:
         """Return what looking at rows needs of the data; seed is that of the first repeat."""
@@ -124,9 +155,10 @@ class Federation:
 
     @property
     def loss_measure(self) -> str:
-        """The measure of the loss that baselines have too: of utility lost, the test error."""
+        """The measure of the loss that baselines have too: of what protection costs, the whole."""
         asked = self.loss.measure if self.loss else ""
-        return "test_error" if asked == "utility_lost" else asked
+        needs = self.measures[asked].needs if asked else ()
+        return next((name for name, without in LOST.items() if without in needs), asked)
 
     def trivial(self, seeds: Sequence[int]) -> list[dict[str, float]]:
         """Return the measures of the best constant answer in each of these repeats."""
@@ -178,9 +210,9 @@ class Federation:
     def known(self, values: Values, names: Sequence[str] | None = None) -> Measured:
         """Return the measures that follow from the settings alone, name → [n].
 
-        Those of objectives unless others are named.
+        Those of objectives and limits unless others are named.
         """
-        asked = {o.measure for o in self.objectives} if names is None else set(names)
+        asked = set(self.asked if names is None else names)
         if self.looked_at:
             return known_unrun(self, values, asked)
         return measuring.known(self, values, asked)
@@ -190,9 +222,8 @@ class Federation:
         return measuring.measured(self, values, seeds)[0]
 
     def measure_along(self, values: Values, seeds: Sequence[int]) -> tuple[Measured, Measured]:
-        """Return every measure, name → [n], and the objectives' after each round, name → [n,T]."""
-        asked = tuple(dict.fromkeys(o.measure for o in self.objectives))
-        return measuring.measured(self, values, seeds, asked)
+        """Return every measure, name → [n], and those asked for after each round, name → [n,T]."""
+        return measuring.measured(self, values, seeds, self.asked)
 
     def every_round(
         self, values: Values, seeds: Sequence[int], names: Sequence[str] | None = None

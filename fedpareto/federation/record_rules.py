@@ -32,7 +32,7 @@ def check_terms(problem: Federation, local: ClipsRecords) -> None:
             f"{local.batches}: shuffled batches are priced by how often a client passes over its "
             "records. Give local_epochs in place of local_steps."
         )
-    asked = {o.measure for o in problem.objectives if o.measure.startswith("epsilon")}
+    asked = {name for name in problem.asked if name.startswith("epsilon")}
     hidden = problem.privacy.unit == "record"
     priced = asked - {"epsilon_client"} if hidden else asked & {"epsilon_record"}
     if priced and float(least(local.record_noise_multiplier)) == 0:

@@ -34,16 +34,25 @@ CANCELLED = 5e-7
 ROOM = 2**28  # bytes that gradients of single records may take at a time; on a GPU eight times that
 
 
-def clipped_sums(
-    stack: Stack, params: Params, x: Tensor, y: Tensor, weight: Tensor, loss: Loss, norm: Tensor
-) -> Params:
-    """Return for each parameter [M,R,...] the weighted sum of records' clipped gradients.
+def add_clipped(
+    totals: Params,
+    stack: Stack,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    weight: Tensor,
+    loss: Loss,
+    norm: Tensor,
+) -> None:
+    """Add to totals [M,R,...], in place, the weighted sum of records' clipped gradients.
 
     x is [B,M,...], y [B,M], weight [B,M] or [B,M,R]; a record of weight 0 is not there. norm [R] is
     the largest norm of a record's gradient. A record whose gradient is not finite counts as zero.
+    totals may be params.
     """
-    found = _by_layers(stack.fast, params, x, y, weight, loss, norm) if stack.fast else None
-    return found or _one_by_one(stack, params, x, y, weight, loss, norm)
+    fast = stack.fast
+    if fast is None or not _by_layers(totals, fast, params, x, y, weight, loss, norm):
+        _one_by_one(totals, stack, params, x, y, weight, loss, norm)
 
 
 def shares(squares: Tensor, weight: Tensor, norm: Tensor, rounding: float) -> Tensor:
@@ -62,12 +71,19 @@ def rounding_of(x: Tensor) -> float:
 
 
 def _by_layers(
-    fast: Grouped, params: Params, x: Tensor, y: Tensor, weight: Tensor, loss: Loss, norm: Tensor
-) -> Params | None:
-    """Return the sums by what layers took and gave; None where a layer is called twice."""
+    totals: Params,
+    fast: Grouped,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    weight: Tensor,
+    loss: Loss,
+    norm: Tensor,
+) -> bool:
+    """Add the sums by what layers took and gave; say no where a layer is called twice."""
     scores, taps = fast.tapped(params, x)
     if len({id(tap.layer) for tap in taps}) < len(taps):
-        return None
+        return False
     slopes = _slopes(scores, taps, loss.slope(scores.detach(), y.t()))
     with torch.no_grad():
         models = params[0].shape[:2]
@@ -75,13 +91,9 @@ def _by_layers(
         squares = torch.stack([each.squares() for each in made]).sum(0)
         share = shares(squares, weight, norm, rounding_of(x))
         whole = not x.is_cuda and bool(squares.isfinite().all())
-        out: list[Tensor | None] = [None] * len(params)
         for each in made:
-            for name, value in zip(("weight", "bias"), each.sums(share, whole), strict=True):
-                place = fast.place(each.tap.layer, name)
-                if place is not None and value is not None:
-                    out[place] = value.view(params[place].shape)
-        return [torch.zeros_like(p) if o is None else o for p, o in zip(params, out, strict=True)]
+            each.add(share, whole, *fast.of_layer(totals, each.tap.layer))
+    return True
 
 
 def _slopes(scores: Tensor, taps: Sequence[Tap], slope: Tensor) -> Sequence[Tensor]:
@@ -115,12 +127,14 @@ class LinearRecords:
             taken = taken + 1
         return taken * _squared(self.slopes, 2)
 
-    def sums(self, share: Tensor, whole: bool) -> tuple[Tensor, Tensor | None]:
-        """Return the sum of the gradients, each times its share [M,R,B]."""
+    def add(self, share: Tensor, whole: bool, weight: Tensor, bias: Tensor | None) -> None:
+        """Add the gradients, each times its share [M,R,B], to totals [M,R,...]."""
         slopes = finite(self.slopes, whole) * share[:, :, None]
         inputs = finite(self.inputs, whole)
-        weight = torch.bmm(slopes.view(len(inputs), -1, len(self.slope)), inputs.transpose(1, 2))
-        return weight, None if self.tap.layer.bias is None else slopes.sum(3)
+        rows = slopes.view(len(inputs), -1, len(self.slope))
+        weight.view(len(inputs), -1, weight.shape[3]).baddbmm_(rows, inputs.transpose(1, 2))
+        if bias is not None:
+            bias += slopes.sum(3)
 
 
 @dataclass
@@ -198,27 +212,27 @@ class ConvRecords:
             squares = squares + _squared(self.slopes.sum(4), 3)
         return squares.permute(1, 2, 0)
 
-    def sums(self, share: Tensor, whole: bool) -> tuple[Tensor, Tensor | None]:
-        """Return the sum of the gradients, each times its share [M,R,B]."""
+    def add(self, share: Tensor, whole: bool, weight: Tensor, bias: Tensor | None) -> None:
+        """Add the gradients, each times its share [M,R,B], to totals [M,R,...]."""
         M, R = self.models
         slopes = finite(self.slopes, whole) * share.permute(2, 0, 1)[..., None, None]
-        bias = None if self.tap.layer.bias is None else slopes.sum((0, 4))
+        if bias is not None:
+            bias += slopes.sum((0, 4))
         if self.held is not None:
-            written = finite(self.held, whole).view(self.B, M * R, -1)
-            row = share.reshape(M * R, 1, self.B)
-            return torch.bmm(row, written.transpose(0, 1)), bias
+            written = finite(self.held, whole).view(self.B, M * R, -1).transpose(0, 1)
+            weight.view(M * R, 1, -1).baddbmm_(share.reshape(M * R, 1, self.B), written)
+            return
         layer = self.tap.layer
-        shape = (M * R * self.channels, *layer.weight.shape[3:])
-        weight = nn.grad.conv2d_weight(  # type: ignore[no-untyped-call]
+        found = nn.grad.conv2d_weight(  # type: ignore[no-untyped-call]
             finite(self.tap.inputs, whole),
-            shape,
+            (M * R * self.channels, *layer.weight.shape[3:]),
             slopes.reshape(self.slope.shape),
             layer.stride,
             layer.padding,
             layer.dilation,
             self.groups,
         )
-        return weight, bias
+        weight += found.view(weight.shape)
 
 
 @dataclass
@@ -238,11 +252,12 @@ class NormRecords:
         """Return the squared norm of each record's gradient, [M,R,B]."""
         return (_squared(self.weight, 3) + _squared(self.bias, 3)).permute(1, 2, 0)
 
-    def sums(self, share: Tensor, whole: bool) -> tuple[Tensor, Tensor | None]:
-        """Return the sum of the gradients, each times its share [M,R,B]."""
+    def add(self, share: Tensor, whole: bool, weight: Tensor, bias: Tensor | None) -> None:
+        """Add the gradients, each times its share [M,R,B], to totals [M,R,C]."""
         each = share.permute(2, 0, 1)[..., None]
-        both = [(finite(part, whole) * each).sum(0) for part in (self.weight, self.bias)]
-        return both[0], both[1]
+        weight += (finite(self.weight, whole) * each).sum(0)
+        assert bias is not None  # a group norm has both or neither
+        bias += (finite(self.bias, whole) * each).sum(0)
 
 
 RULES: dict[type[nn.Module], Callable[[Tap, Tensor, Any], Any]] = {
@@ -268,14 +283,20 @@ def _diagonal(products: Tensor) -> Tensor:
 
 
 def _one_by_one(
-    stack: Stack, params: Params, x: Tensor, y: Tensor, weight: Tensor, loss: Loss, norm: Tensor
-) -> Params:
-    """Return the sums by writing down every record's gradient, some records at a time."""
-    fixed = [p.detach() for p in params]
+    totals: Params,
+    stack: Stack,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    weight: Tensor,
+    loss: Loss,
+    norm: Tensor,
+) -> None:
+    """Add the sums by writing down every record's gradient, some records at a time."""
+    fixed = [p.detach().clone() for p in params]  # totals may be params
     M, R = fixed[0].shape[:2]
     room = ROOM * 8 if x.is_cuda else ROOM
     at_once = max(1, int(room / (8 * stack.size * M * R)))
-    totals = [torch.zeros_like(p) for p in fixed]
 
     def score(p: Params, one: Tensor, slope: Tensor) -> Tensor:
         return (stack.alone(p, one[None])[0] * slope).sum()
@@ -294,4 +315,3 @@ def _one_by_one(
             share = shares(squares, weight[part], norm, rounding_of(x))
             for total, g in zip(totals, gradients, strict=True):
                 total += torch.einsum("mrb,mrb...->mr...", share, finite(g, False))
-    return totals

@@ -26,7 +26,9 @@ from fedpareto.federation.setup import seeded
 from fedpareto.federation.sizes import size_of
 from fedpareto.federation.split import deal
 from fedpareto.mechanisms import AddsGaussian, LimitsSummands, adds_noise, needs_everyone
+from fedpareto.problem import Judge, judges
 from fedpareto.settings import function_of, is_own, largest, least, named
+from fedpareto.space import Variable
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -50,7 +52,7 @@ def check_settings(problem: Federation) -> None:
     _check_epsilon(problem)
     if isinstance(problem.local, ClipsRecords):
         check_terms(problem, problem.local)
-    check_shown(problem, _objectives_of(problem, "raw"))
+    check_shown(problem, _asked_of(problem, "raw"))
 
 
 def _check_sums(problem: Federation) -> None:
@@ -74,7 +76,7 @@ def _check_sums(problem: Federation) -> None:
 
 def _check_epsilon(problem: Federation) -> None:
     """Refuse an ε that is asked for and cannot be given."""
-    asked = {o.measure for o in problem.objectives if o.measure.startswith("epsilon")}
+    asked = {name for name in problem.asked if name.startswith("epsilon")}
     if not asked:
         return
     if hides_records(problem) and "epsilon_client" not in asked:
@@ -150,8 +152,8 @@ def _check_parts(problem: Federation) -> None:
             "it narrower."
         )
     _check_labels(problem, data.numbers)
+    _check_batches(problem)
     _check_costs(problem)
-    deal(data.y_train, problem.data, 0)
     if isinstance(problem.local, ClipsRecords):
         check_silos(problem)
     module = seeded(lambda: problem.widest.build(data.shape, data.classes), 0)
@@ -170,17 +172,30 @@ def _check_labels(problem: Federation, numbers: bool) -> None:
             "training.loss: must be mse or your own where labels are floats to predict, found "
             "cross_entropy. If they are classes, store them as whole numbers."
         )
-    for o in problem.objectives:
+    for o in judges(problem):
         if o.measure in ("test_error", "test_error_worst", "utility_lost"):
             raise SettingError(
-                f"objectives.{o.name}: must not count wrong classes where labels are floats to "
+                f"{_where(o)}: must not count wrong classes where labels are floats to "
                 f"predict, found {o.measure}. Use test_loss, or a measure of your own."
             )
 
 
+def _check_batches(problem: Federation) -> None:
+    """Deal the data once; refuse to search batch sizes that no client has the images for."""
+    split, _ = deal(load(problem.data).y_train, problem.data, 0)
+    batch = problem.training.batch_size
+    most = int(split.sizes.max())
+    if isinstance(batch, Variable) and largest(batch) > most:
+        raise SettingError(
+            f"training.batch_size: must be at most the {most:,} images that the largest client "
+            f"holds, where it is searched, found {largest(batch):,}: larger batches would all be "
+            f"the same. End it at {most}."
+        )
+
+
 def _check_costs(problem: Federation) -> None:
-    """Refuse costs as objectives where data are private and costs depend on them."""
-    costs = _objectives_of(problem, "costs")
+    """Refuse to judge by costs where data are private and costs depend on them."""
+    costs = _asked_of(problem, "costs")
     if not problem.private or not costs:
         return
     values = {v.name: [v.decode(0.5)] for v in problem.space.variables}
@@ -188,11 +203,16 @@ def _check_costs(problem: Federation) -> None:
     check_shown(problem, {where: name for where, name in costs.items() if name not in shown})
 
 
-def _objectives_of(problem: Federation, source: str) -> dict[str, str]:
-    """Return the objectives whose measures come from this source, where → measure."""
+def _asked_of(problem: Federation, source: str) -> dict[str, str]:
+    """Return the measures asked for that come from this source, where → measure."""
     known = problem.measures
-    asked = [o for o in problem.objectives if o.measure in known]
-    return {f"objectives.{o.name}": o.measure for o in asked if known[o.measure].source == source}
+    asked = [o for o in judges(problem) if o.measure in known]
+    return {_where(o): o.measure for o in asked if known[o.measure].source == source}
+
+
+def _where(judge: Judge) -> str:
+    """Return the table of a study file that asks for an objective or a limit."""
+    return f"{judge.section}.{judge.name}"
 
 
 def _check_own(problem: Federation, module: nn.Module) -> None:

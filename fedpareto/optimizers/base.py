@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedpareto.history import History
 from fedpareto.problem import Problem
-from fedpareto.space import FloatArray
+from fedpareto.space import FloatArray, Space
 
 
 class Optimizer(Protocol):
@@ -24,7 +24,10 @@ class Optimizer(Protocol):
         """How many points it likes to propose at once."""
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
-        """Return the next points [n,d] in the unit cube; history holds whole batches only."""
+        """Return the next points [n,d] in the unit cube; history holds whole batches only.
+
+        history.pending [p,d] are points that were proposed since, and are not measured yet.
+        """
 
 
 @runtime_checkable
@@ -36,21 +39,24 @@ class Finishes(Protocol):
 
 
 @runtime_checkable
+class StartsAround(Protocol):
+    """An optimizer whose first generation lies around the means that variables may have."""
+
+    def first(self, space: Space, n: int, seed: int, skip: int) -> FloatArray:
+        """Return n points [n,d] of the first generation, after `skip` others."""
+
+
+@runtime_checkable
 class ChoosesRepeats(Protocol):
     """An optimizer that chooses which trials are trained again, up to the study's repeats."""
 
     def worth_repeating(
-        self,
-        problem: Problem,
-        history: History,
-        x: FloatArray,
-        y: FloatArray,
-        runs: NDArray[np.int64],
+        self, problem: Problem, history: History, tried: History
     ) -> NDArray[np.bool_]:
-        """Say which points x [n,d] of the batch under way are to be trained again, [n].
+        """Say which points of the batch under way are to be trained again, [n].
 
-        y [n,m] was measured there so far, each row the mean of as many trainings as runs [n] says;
-        history holds the batches before. Each row is judged by itself.
+        tried holds them and what was measured there so far, each row the mean of as many trainings
+        as its runs say; history holds the batches before. Each row is judged by itself.
 
         It is asked before each further training, and of what runs showed on the way too. A trial
         none of whose points is wanted keeps the trainings that it has (`history.runs`).

@@ -11,12 +11,12 @@ from fedpareto.front import hypervolume
 from fedpareto.history import History
 from fedpareto.noise import derive, rng
 from fedpareto.optimizers.candidates import climb, pool
-from fedpareto.optimizers.composite import Composite, known, learn, spaced
+from fedpareto.optimizers.composite import Composite, known, learn, spaced, telling
 from fedpareto.optimizers.improvement import boxes, expected_improvement, probability_within
 from fedpareto.optimizers.random import start
 from fedpareto.optimizers.spending import worth_repeating
 from fedpareto.optimizers.surrogate import torch_alone
-from fedpareto.problem import Problem, free_variable, limits, reference
+from fedpareto.problem import Problem, free_variable, judges, limits, reference
 from fedpareto.settings import least, setting
 from fedpareto.space import FloatArray
 
@@ -80,7 +80,8 @@ class Bayesian:
         if len(problem.space) == 0:
             return np.empty((n, 0))
         if len(history) < self.start or history.failed.all():
-            return design(problem, n, seed, len(history), self.start)
+            made = design(problem, n + len(history.pending), seed, len(history), self.start)
+            return apart(made, history.pending)
         with torch_alone(seed):
             return self._chosen(problem, history, n, seed)[0]
 
@@ -98,17 +99,15 @@ class Bayesian:
         self,
         problem: Problem,
         history: History,
-        x: FloatArray,
-        y: FloatArray,
-        runs: NDArray[np.int64],
+        tried: History,
     ) -> NDArray[np.bool_]:
-        """Say which of these points [n] to train again.
+        """Say which of the points tried [n] to train again.
 
         They are all of the first ones, so that the noise is known, then those where it matters.
         """
         if self.repeat_all or len(history) < self.start:
-            return np.ones(len(x), dtype=np.bool_)
-        return worth_repeating(problem, history, y, runs)
+            return np.ones(len(tried), dtype=np.bool_)
+        return worth_repeating(problem, history, tried)
 
     def _chosen(
         self, problem: Problem, history: History, n: int, seed: int
@@ -117,13 +116,16 @@ class Bayesian:
 
         Each is the best once those before it are believed to be as predicted.
         """
-        model = learn(problem, history, self.checkpoints)
+        told = telling(history)
+        model = learn(problem, told, self.checkpoints)
         draw = rng(seed, "bayesian", len(history))
-        seen = np.vstack(
-            [history.x[~history.failed], history.free_x[spaced(history, PATH, even=True)]]
-        )
+        seen = np.vstack([told.x[~told.failed], told.free_x[spaced(told, PATH, even=True)]])
+        found = hypervolume(model.front(seen), reference(problem.objectives))
+        for point in history.pending:  # what is under way is believed to be as predicted
+            path = on_the_way(problem, point)
+            model = model.believe(path)
+            seen = np.vstack([seen, path])
         front = model.front(seen)
-        found = hypervolume(front, reference(problem.objectives))
         options = pool(
             problem.space,
             model.best(seen),
@@ -131,7 +133,7 @@ class Bayesian:
             derive(seed, "pool", len(history)),
             draw,
         )
-        taken = history.x
+        taken = history.tried
         gains: list[float] = []
         for _ in range(n):
             score = _Score(model, front, taken, options)
@@ -142,7 +144,7 @@ class Bayesian:
             seen = np.vstack([seen, path])
             model = model.believe(path)
             front = model.front(seen)
-        return taken[len(history) :], gains, found
+        return taken[history.asked :], gains, found
 
 
 class _Score:
@@ -154,12 +156,13 @@ class _Score:
     def __init__(
         self, model: Composite, front: FloatArray, taken: FloatArray, options: FloatArray
     ) -> None:
-        objectives = model.problem.objectives
+        asked = judges(model.problem)
+        corner = reference(model.problem.objectives)
         self.model = model
         self.taken = {row.tobytes() for row in taken}
-        self.limits = limits(objectives)
-        self.bounds = np.minimum(self.limits, reference(objectives))
-        self.lower, self.upper = boxes(front, reference(objectives))
+        self.limits = limits(asked)
+        self.bounds = np.minimum(self.limits, reference(asked))
+        self.lower, self.upper = boxes(front, corner)
         gain = self.gain(options)
         self.nothing_to_gain = not (gain > 0).any()
         worth = self(options) if self.nothing_to_gain else self._last_if_taken(options, gain)
@@ -215,7 +218,7 @@ def design(problem: Problem, n: int, seed: int, skip: int = 0, total: int = 0) -
     """Return n first points [n,d] of `total`, after `skip` others, before anything is learned.
 
     They are spread over what is known within limits, and over the cube. Where a long run tells what
-    short ones would, runs have at least half their length. Without known objectives it is a Sobol
+    short ones would, runs have at least half their length. Where nothing is known it is a Sobol
     sequence.
     """
     space = problem.space
@@ -227,14 +230,21 @@ def design(problem: Problem, n: int, seed: int, skip: int = 0, total: int = 0) -
     if not known_here.any():
         return start("sobol", len(space), n, seed, skip)
     y = y[:, known_here]
-    objectives = [o for o, t in zip(problem.objectives, known_here, strict=True) if t]
-    bounds = np.minimum(limits(objectives), reference(objectives))
+    asked = [o for o, t in zip(judges(problem), known_here, strict=True) if t]
+    bounds = np.minimum(limits(asked), reference(asked))
     excess = np.maximum(y - bounds, 0.0).sum(axis=1)
     nearest = float(np.sort(excess)[min(skip + n, len(x)) - 1])  # where too few are within
     inside = excess <= max(0.0, nearest)
     x = x[inside]
     y = np.where(np.isfinite(y[inside]), y[inside], np.finfo(np.float64).max / 4)
     return _spread(_unit(y), x, max(total, skip + n), seed)[skip : skip + n]
+
+
+def apart(x: FloatArray, others: FloatArray) -> FloatArray:
+    """Return x [n,d] without the one nearest to each of others [p,d]."""
+    for point in others:
+        x = np.delete(x, np.argmin(((x - point) ** 2).sum(axis=1)), axis=0)
+    return x
 
 
 def _unit(y: FloatArray) -> FloatArray:

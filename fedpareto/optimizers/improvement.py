@@ -85,9 +85,10 @@ def sweep(front: FloatArray, corner: FloatArray) -> tuple[FloatArray, FloatArray
 def expected_improvement(
     mean: FloatArray, sd: FloatArray, limits: FloatArray, lower: FloatArray, upper: FloatArray
 ) -> FloatArray:
-    """Return the hypervolume [k] that each point is expected to add, by its mean and sd [k,m].
+    """Return the hypervolume [k] that each point is expected to add, by its mean and sd [k,m+c].
 
-    A point that breaks one of the limits [m] adds nothing; sd is 0 where an objective is known.
+    A point that breaks one of the limits [m+c] adds nothing; sd is 0 where something is known. The
+    c last columns are limits alone, and no sides of the boxes [m].
     """
     chunk = max(1, AT_ONCE // len(lower))
     parts = [
@@ -100,13 +101,15 @@ def expected_improvement(
 def _expected(
     mean: FloatArray, sd: FloatArray, limits: FloatArray, lower: FloatArray, upper: FloatArray
 ) -> FloatArray:
+    m = lower.shape[1]
     volume = np.ones((len(mean), len(lower)))
-    for j in range(mean.shape[1]):
+    for j in range(m):
         edges, place = np.unique(np.concatenate([lower[:, j], upper[:, j]]), return_inverse=True)
         below = _shortfall(edges, mean[:, j : j + 1], sd[:, j : j + 1], limits[j])  # [k,e]
         at_lower, at_upper = place[: len(lower)], place[len(lower) :]
         volume *= np.maximum(below[:, at_upper] - below[:, at_lower], 0.0)
-    return np.asarray(volume.sum(axis=1))
+    within = probability_within(mean[:, m:], sd[:, m:], limits[m:])
+    return np.asarray(volume.sum(axis=1) * np.exp(within))
 
 
 def _shortfall(t: FloatArray, mean: FloatArray, sd: FloatArray, limit: float) -> FloatArray:

@@ -14,7 +14,7 @@ from fedpareto.noise import derive
 from fedpareto.optimizers.improvement import sweep
 from fedpareto.optimizers.random import start
 from fedpareto.optimizers.surrogate import STEPS, filled, torch_alone
-from fedpareto.problem import Problem, reference
+from fedpareto.problem import Problem, judges, reference
 from fedpareto.settings import setting
 from fedpareto.space import FloatArray
 
@@ -67,7 +67,7 @@ class QLogNehvi:
         if len(problem.space) == 0:
             return np.empty((n, 0))
         if len(history) < self.start or history.failed.all():
-            return start("sobol", len(problem.space), n, seed, skip=len(history))
+            return start("sobol", len(problem.space), n, seed, skip=history.asked)
         with torch_alone(derive(seed, "nehvi", len(history))):
             return problem.space.snap(
                 self._optimized(problem, history, n, derive(seed, "nehvi", len(history)))
@@ -80,8 +80,10 @@ class QLogNehvi:
 
         d = len(problem.space)
         acquisition = self._acquisition(
-            problem, torch.from_numpy(history.x), torch.from_numpy(-filled(history.y)), seed
+            problem, torch.from_numpy(history.x), torch.from_numpy(-filled(history.judged)), seed
         )
+        if len(history.pending):
+            acquisition.set_X_pending(torch.from_numpy(history.pending))
         cube = torch.stack([torch.zeros(d), torch.ones(d)]).double()
         points, _ = optimize_acqf(
             acquisition,
@@ -95,7 +97,7 @@ class QLogNehvi:
         return np.asarray(points.numpy())
 
     def _acquisition(self, problem: Problem, x: Tensor, y: Tensor, seed: int) -> Any:
-        """Return what a point adds, after y [n,m] at x [n,d]; it maximises, so y is negated."""
+        """Return what a point adds, after y [n,m+c] at x [n,d]; it maximises, so y is negated."""
         import torch
         from botorch.acquisition.logei import qLogNoisyExpectedImprovement
         from botorch.acquisition.multi_objective.objective import IdentityMCMultiOutputObjective
@@ -104,7 +106,7 @@ class QLogNehvi:
         from botorch.sampling.normal import SobolQMCNormalSampler
 
         sampler = SobolQMCNormalSampler(torch.Size([self.samples]), seed=seed % 2**31)
-        limited = [(j, o.limit) for j, o in enumerate(problem.objectives) if o.limit is not None]
+        limited = [(j, o.limit) for j, o in enumerate(judges(problem)) if o.limit is not None]
         within: list[Callable[[Tensor], Tensor]] | None = [
             partial(_excess, j, limit) for j, limit in limited
         ] or None
@@ -113,7 +115,7 @@ class QLogNehvi:
             return qLogNoisyExpectedImprovement(
                 model, x, sampler, GenericMCObjective(_first), constraints=within
             )
-        every = IdentityMCMultiOutputObjective(outcomes=list(range(y.shape[1])))
+        every = IdentityMCMultiOutputObjective(outcomes=list(range(len(problem.objectives))))
         corner = torch.from_numpy(-reference(problem.objectives))
         hopeful = prune_inferior_points_multi_objective(
             model, x, corner, every, within, num_samples=PRUNING
@@ -122,7 +124,7 @@ class QLogNehvi:
 
 
 def _excess(j: int, limit: float, z: Tensor) -> Tensor:
-    """Return by how much objective j, negated in z [..., m], exceeds its limit."""
+    """Return by how much objective or limit j, negated in z [..., m+c], exceeds its limit."""
     return -z[..., j] - limit
 
 

@@ -12,7 +12,7 @@ from fedpareto.history import History
 from fedpareto.noise import derive, rng
 from fedpareto.optimizers.random import start
 from fedpareto.optimizers.surrogate import Surrogate, filled, fit, sloped, torch_alone, widths
-from fedpareto.problem import Problem, penalised
+from fedpareto.problem import Problem, judges, limits, penalised, reference, units
 from fedpareto.settings import setting
 from fedpareto.space import FloatArray
 
@@ -79,15 +79,13 @@ class Psl:
         if len(problem.space) == 0:
             return np.empty((n, 0))
         if len(history) < self.start or history.failed.all():
-            return start("sobol", len(problem.space), n, seed, skip=len(history))
+            return start("sobol", len(problem.space), n, seed, skip=history.asked)
         draw = rng(seed, "psl", len(history))
         with torch_alone(derive(seed, "psl", len(history))):
             learned = self._learned(problem, history)
-            bounds, ideal = lower_bounds(learned, self.optimism), _ideal(learned)
+            bounds, ideal = self._bounds(problem, learned), _ideal(learned, problem)
             network = self._trained(history, bounds, ideal, draw)
-            x = _with_local_step(
-                network, bounds, ideal, _preferences(draw, CANDIDATES, len(learned))
-            )
+            x = _with_local_step(network, bounds, ideal, _preferences(draw, CANDIDATES, len(ideal)))
         return self._chosen(problem, history, learned, problem.space.snap(x), n)
 
     def pareto_set(
@@ -105,14 +103,22 @@ class Psl:
             learned = self._learned(problem, history)
             network = self._trained(
                 history,
-                lower_bounds(learned, self.optimism),
-                _ideal(learned),
+                self._bounds(problem, learned),
+                _ideal(learned, problem),
                 rng(seed, "psl", len(history)),
             )
             return problem.space.snap(network(inverse / inverse.sum(axis=1, keepdims=True)))
 
     def _learned(self, problem: Problem, history: History) -> list[Surrogate]:
-        return [fit(problem.space, history.x, column, self.noise) for column in filled(history.y).T]
+        """Return a process for each objective and, if penalties are wanted, each limit beside."""
+        columns = filled(history.judged if self.penalty else history.y).T
+        return [fit(problem.space, history.x, column, self.noise) for column in columns]
+
+    def _bounds(self, problem: Problem, learned: list[Surrogate]) -> Bounds:
+        """Return the bounds of the objectives, with penalties for limits beside them."""
+        bounds = lower_bounds(learned, self.optimism)
+        beside = len(learned) > len(problem.objectives)
+        return penalised_bounds(bounds, problem, learned) if beside else bounds
 
     def _trained(
         self, history: History, bounds: Bounds, ideal: FloatArray, draw: np.random.Generator
@@ -141,8 +147,9 @@ class Psl:
         )
         found = history.y[~history.failed]
         if self.penalty:
-            y, found = penalised(problem.objectives, y), penalised(problem.objectives, found)
-        seen = {row.tobytes() for row in history.x}
+            y = penalised(judges(problem), y)
+            found = penalised(judges(problem), history.judged[~history.failed])
+        seen = {row.tobytes() for row in history.tried}
         fresh = np.array([row.tobytes() not in seen for row in x])
         x, y = (x[fresh], y[fresh]) if fresh.any() else (x, y)
         rows = greedy(y, found[nondominated(found)], n)
@@ -206,6 +213,32 @@ def lower_bounds(learned: list[Surrogate], optimism: float) -> Bounds:
     return lower
 
 
+def penalised_bounds(bounds: Bounds, problem: Problem, learned: list[Surrogate]) -> Bounds:
+    """Return bounds of the objectives alone, grown by what is beyond limits beside them.
+
+    As `penalised` has it, in the standardised units of the processes.
+    """
+    m = len(problem.objectives)
+    beside = judges(problem)[m:]
+    centre, scale = np.array([(s.centre, s.scale) for s in learned]).T
+    goal = units(reference(problem.objectives)) / scale[:m]
+    edge = (limits(beside) - centre[m:]) / scale[m:]
+    share = scale[m:] / units(limits(beside))
+    weight = share * np.array([o.penalty for o in beside])  # [c]
+
+    def grown(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        value, slope = bounds(x)
+        over = np.maximum(value[:, m:] - edge, 0.0)
+        more = over @ weight  # [p]
+        steeper = np.einsum("pc,pcd->pd", (over > 0) * weight, slope[:, m:])
+        return (
+            value[:, :m] + goal * more[:, None],
+            slope[:, :m] + goal[:, None] * steeper[:, None],
+        )
+
+    return grown
+
+
 class Network:
     """Preferences [p,m] to points [p,d]: two hidden layers, ReLU and sigmoid, learned by Adam.
 
@@ -267,6 +300,7 @@ def _preferences(draw: np.random.Generator, n: int, m: int) -> FloatArray:
     return np.asarray(draw.dirichlet(np.ones(m), n) + 1e-4)
 
 
-def _ideal(learned: list[Surrogate]) -> FloatArray:
+def _ideal(learned: list[Surrogate], problem: Problem) -> FloatArray:
     """Return the ideal point [m], a little below the best seen."""
-    return np.array([s.targets.min() - MARGIN for s in learned])
+    goals = learned[: len(problem.objectives)]
+    return np.array([s.targets.min() - MARGIN for s in goals])

@@ -10,40 +10,38 @@ from numpy.typing import NDArray
 from fedpareto.front import nondominated
 from fedpareto.history import History
 from fedpareto.optimizers.composite import known
-from fedpareto.problem import Objective, Problem, feasible, limits
+from fedpareto.problem import Judge, Problem, feasible, judges, limits
 from fedpareto.space import FloatArray
 
 SURE = 2.0  # standard errors by which something may be better than it looks
 ROUNDING = 1e-9  # of a value, below which its spread is not noise
 
 
-def worth_repeating(
-    problem: Problem, history: History, y: FloatArray, runs: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """Say which rows of y [n,m], means of so many runs [n], may be on the front but for noise.
+def worth_repeating(problem: Problem, history: History, tried: History) -> NDArray[np.bool_]:
+    """Say which rows tried [n] may be on the front but for noise.
 
     They would be on it were they two standard errors better. So long as the noise is not known,
     these are all that was measured; without noise, none.
     """
     noise = noise_of(problem, history)
-    measured = np.asarray(np.isfinite(y).all(axis=1))
+    measured = ~tried.failed
     if np.isnan(noise).any() or not noise.any():
         return measured & bool(np.isnan(noise).any())
-    lucky = y - SURE * noise / np.sqrt(runs)[:, None]
-    return measured & reaching(problem.objectives, front_of(problem.objectives, history), lucky)
+    lucky = tried.judged - SURE * noise / np.sqrt(tried.runs)[:, None]
+    return measured & reaching(judges(problem), front_of(problem, history), lucky)
 
 
 def noise_of(problem: Problem, history: History) -> FloatArray:
-    """Return the standard deviation [m] of one training, pooled over all trials.
+    """Return the standard deviation [m+c] of one training, pooled over all trials.
 
-    It is 0 where an objective is known, and nan where nothing was trained twice.
+    It is 0 of what is known, and nan where nothing was trained twice.
     """
     repeated = np.isfinite(history.spread).all(axis=1)
-    pooled = np.full(history.y.shape[1], np.nan)
+    pooled = np.full(history.spread.shape[1], np.nan)
     if repeated.any():
         freedom = history.runs[repeated] - 1
         spread = history.spread[repeated]
-        spread = np.where(spread > ROUNDING * np.abs(history.y[repeated]), spread, 0.0)
+        spread = np.where(spread > ROUNDING * np.abs(history.judged[repeated]), spread, 0.0)
         pooled = np.sqrt((freedom[:, None] * spread**2).sum(axis=0) / freedom.sum())
     if len(history) == 0:
         return pooled
@@ -51,16 +49,15 @@ def noise_of(problem: Problem, history: History) -> FloatArray:
     return np.where(learned, pooled, 0.0)
 
 
-def front_of(objectives: Sequence[Objective], history: History) -> FloatArray:
+def front_of(problem: Problem, history: History) -> FloatArray:
     """Return the front [k,m] of all that was measured within limits, on the way too."""
-    y = np.vstack([history.y, history.free_y])
-    y = y[feasible(objectives, y)]
+    y = np.vstack([history.judged, history.free_judged])
+    y = y[feasible(judges(problem), y)][:, : history.y.shape[1]]
     return y[nondominated(y)]
 
 
-def reaching(
-    objectives: Sequence[Objective], front: FloatArray, y: FloatArray
-) -> NDArray[np.bool_]:
-    """Say which rows of y [n,m] are within limits, and not beaten or equalled by a front [k,m]."""
-    beaten = np.any(np.all(front[None] <= y[:, None], axis=2), axis=1)
-    return np.asarray((y <= limits(objectives)).all(axis=1) & ~beaten)
+def reaching(asked: Sequence[Judge], front: FloatArray, y: FloatArray) -> NDArray[np.bool_]:
+    """Say which rows of y [n,m+c] are within limits, not beaten or equalled by a front [k,m]."""
+    goals = y[:, : front.shape[1]]
+    beaten = np.any(np.all(front[None] <= goals[:, None], axis=2), axis=1)
+    return np.asarray((y <= limits(asked)).all(axis=1) & ~beaten)

@@ -24,6 +24,10 @@ NEIGHBOUR = {
     "zero_out": "the client's update were left out",
     "replace": "any other stood in its place",
 }
+RECORD = {  # where local steps hide it
+    "zero_out": "the record were left out of every local step",
+    "replace": "any other record stood in its place",
+}
 LEVEL = {
     "record": "Record level: it covers one record. Someone with many records is covered less, and "
     "that a client took part is not hidden.",
@@ -40,7 +44,7 @@ def not_guaranteed(seen: View, point: Point | None) -> list[str]:
         lines.append(
             "Differential privacy: no (ε, δ) is promised for the choice, or none was made."
         )
-    for proxy in proxies(seen.objectives):
+    for proxy in proxies(seen.judges):
         lines.append(f"{proxy} Nothing follows from it about what an attacker can learn.")
     terms = terms_of(seen)
     if terms is not None and not terms.private_data:

@@ -13,7 +13,7 @@ from fedpareto.baselines import TRIVIAL, UNPROTECTED
 from fedpareto.errors import SettingError, did_you_mean
 from fedpareto.front import knee, nondominated
 from fedpareto.privacy import rounded_up
-from fedpareto.problem import HasBaselines, Objective, Problem, reference
+from fedpareto.problem import HasBaselines, Judge, Limit, Objective, Problem, limits_of, reference
 from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.trials import Baseline, deviation, mean
@@ -40,17 +40,23 @@ class Point:
     spread: dict[str, float]
     feasible: bool
     runs: int = 1  # trainings that it is the mean of
+    limited: dict[str, float] = field(default_factory=dict)  # of each limit beside the objectives
+
+    @property
+    def judged(self) -> dict[str, float]:
+        """All that it is judged by: objectives, then limited measures."""
+        return self.objectives | self.limited
 
     def __repr__(self) -> str:
         parts = (
             ", ".join(f"{visible(k)} {short(v)}" for k, v in of.items())
-            for of in (self.objectives, self.settings)
+            for of in (self.judged, self.settings)
         )
         return f"Point(trial {self.trial}: {' at '.join(parts)})"
 
     def _repr_html_(self) -> str:
         """Return objectives, settings and measures, as a notebook shows them."""
-        tables = (self.objectives, self.settings, self.measures)
+        tables = (self.judged, self.settings, self.measures)
         rows = [(k, short(v)) for of in tables for k, v in of.items()]
         return notebook_table(f"trial {self.trial}", rows)
 
@@ -98,10 +104,12 @@ class Aim:
     loss: str | None = None  # the objective that is neither privacy nor cost
     measure: str = ""  # of the loss, which baselines have too
     trivial: float = math.nan  # that of the best constant answer
+    beside: tuple[Limit, ...] = ()  # limits that are no objectives
 
     def limits(self, asked: Mapping[str, float]) -> dict[str, float]:
         """Return the limits on anything but the loss: the study's, and tighter ones asked for."""
-        own = {o.name: o.limit for o in self.objectives if o.limit is not None}
+        judges: tuple[Judge, ...] = (*self.objectives, *self.beside)
+        own = {o.name: o.limit for o in judges if o.limit is not None}
         both = own | {n: min(v, own.get(n, math.inf)) for n, v in asked.items()}
         return {name: limit for name, limit in both.items() if name != self.loss}
 
@@ -118,10 +126,10 @@ class Aim:
 def aim_of(problem: Problem, baselines: Baselines) -> Aim:
     """Return what choices of a study go by."""
     if not isinstance(problem, HasBaselines) or problem.loss is None:
-        return Aim(problem.objectives)
+        return Aim(problem.objectives, beside=limits_of(problem))
     measure = problem.loss_measure
     trivial = baselines.trivial.measures.get(measure, math.nan) if baselines.trivial else math.nan
-    return Aim(problem.objectives, problem.loss.name, measure, trivial)
+    return Aim(problem.objectives, problem.loss.name, measure, trivial, limits_of(problem))
 
 
 @dataclass(frozen=True)
@@ -150,9 +158,7 @@ def _matrix(points: Sequence[Point], objectives: Sequence[Objective]) -> FloatAr
     )
 
 
-def recommend(
-    front: Sequence[Point], aim: Aim, asked: Mapping[str, float] | None = None
-) -> Chosen:
+def recommend(front: Sequence[Point], aim: Aim, asked: Mapping[str, float] | None = None) -> Chosen:
     """Return what to take of a front, and why.
 
     Within limits, the study's or those asked for, it is the point of least loss, with the knee
@@ -241,10 +247,16 @@ def pick(seen: View, limits: Mapping[str, float], prefer: str | None = None) -> 
     """
     aim = aim_of(seen.study.problem, seen.baselines)
     names = [o.name for o in seen.objectives]
-    for name in [*limits, *([prefer] if prefer and prefer != KNEE else [])]:
-        if name not in names:
+    limited = [judge.name for judge in seen.judges]
+    if prefer and prefer != KNEE and prefer not in names:
+        raise SettingError(
+            f"{prefer}: must be an objective of the study. {did_you_mean(prefer, names)}"
+        )
+    for name in limits:
+        if name not in limited:
             raise SettingError(
-                f"{name}: must be an objective of the study. {did_you_mean(name, names)}"
+                f"{name}: must be an objective or a limit of the study. "
+                f"{did_you_mean(name, limited)}"
             )
     for name, limit in limits.items():
         if math.isnan(limit):
@@ -252,7 +264,7 @@ def pick(seen: View, limits: Mapping[str, float], prefer: str | None = None) -> 
     left = [
         p
         for p in seen.points
-        if p.feasible and all(p.objectives[n] <= limit for n, limit in limits.items())
+        if p.feasible and all(p.judged[n] <= limit for n, limit in limits.items())
     ]
     within = under(limits) or "the study's own limits"
     if not left:
@@ -287,10 +299,10 @@ def _lower(text: str) -> str:
 
 
 def _least(seen: View) -> str:
-    """Say the least of each objective, of different trials."""
+    """Say the least of each objective and limited measure, of different trials."""
     if not seen.points:
         return "Nothing was measured."
-    least = [(o, min(p.objectives[o.name] for p in seen.points)) for o in seen.objectives]
+    least = [(o, min(p.judged[o.name] for p in seen.points)) for o in seen.judges]
     found = ", ".join(
         f"{o.name} {rounded_up(v) if o.measure.startswith('epsilon') else f'{v:.4g}'}"
         for o, v in least

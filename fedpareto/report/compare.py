@@ -18,8 +18,8 @@ from fedpareto.errors import SettingError
 from fedpareto.federation import MEASURES
 from fedpareto.front import nondominated
 from fedpareto.privacy import VIEWS
-from fedpareto.problem import Objective, feasible
-from fedpareto.report.points import growth
+from fedpareto.problem import Judge, Limit, Objective, feasible
+from fedpareto.report.volumes import growth
 from fedpareto.space import FloatArray
 from fedpareto.store import Store
 from fedpareto.trials import Trial, along
@@ -170,6 +170,7 @@ class _Seen:
     name: str
     identity: dict[str, Any]
     objectives: tuple[Objective, ...]
+    limits: tuple[Limit, ...]
     trials: list[Trial]
 
     @property
@@ -192,14 +193,19 @@ class _Seen:
         """Return the study's name and optimizer."""
         return f"{self.name} ({self.identity['optimizer']['name']})"
 
+    @property
+    def judges(self) -> tuple[Judge, ...]:
+        """What rows are judged by: the objectives, then the limits beside them."""
+        return (*self.objectives, *self.limits)
+
     @cached_property
     def rows(self) -> list[tuple[FloatArray, list[int]]]:
-        """Return for each finished trial its points [·,m], and after how many rounds each was.
+        """Return for each finished trial its points [·,m+c], and after how many rounds each was.
 
         The first point is the trial's end, with 0 for its rounds. The others are measured on the
         way, if rounds are searched.
         """
-        measures = [o.measure for o in self.objectives]
+        measures = [o.measure for o in self.judges]
         out = []
         for trial in self.trials:
             end = [math.nan] * len(measures)
@@ -243,7 +249,9 @@ def _read(path: Path) -> _Seen:
         raise SettingError(
             f"compare: {database} must hold finished trials, found none. Run the study first."
         )
-    return _Seen(name, identity, tuple(map(_objective, identity["objectives"])), trials)
+    objectives = tuple(map(_objective, identity["objectives"]))
+    limits = tuple(Limit(**table) for table in identity.get("limits", []))
+    return _Seen(name, identity, objectives, limits, trials)
 
 
 def _from_file(identity: Mapping[str, Any]) -> bool:
@@ -251,7 +259,7 @@ def _from_file(identity: Mapping[str, Any]) -> bool:
     objectives = identity.get("objectives")
     if not isinstance(objectives, list) or type(identity.get("seed")) is not int:
         return False
-    tables = [identity.get("optimizer"), *objectives]
+    tables = [identity.get("optimizer"), *objectives, *identity.get("limits", [])]
     return all(isinstance(t, dict) and isinstance(t.get("name"), str) for t in tables)
 
 
@@ -288,20 +296,20 @@ def _common(seen: Sequence[_Seen]) -> tuple[Objective, ...]:
 def _group(members: Sequence[_Seen], corner: FloatArray) -> Group:
     """Return databases of one study, each with its own seed, as one group."""
     first = members[0]
-    curves = [growth([y for y, _ in m.rows], m.objectives, corner) for m in members]
+    curves = [growth([y for y, _ in m.rows], m.judges, corner) for m in members]
     shortest = min(map(len, curves))
     rows = [row for m in members for row in m.rows]
     y = np.vstack([y for y, _ in rows])
     of = np.repeat(np.arange(len(rows)), [len(y) for y, _ in rows])
     rounds = np.array([r for _, way in rows for r in way], dtype=np.int64)
-    holds = feasible(first.objectives, y)
+    holds = feasible(first.judges, y)
     return Group(
         first.label,
         tuple(m.seed for m in members),
         np.array([c[:shortest] for c in curves]),
         first.without_seed,
         first.objectives,
-        y[holds],
+        y[holds][:, : len(first.objectives)],
         of[holds],
         rounds[holds],
         tuple((m.seed, trial) for m in members for trial in m.trials),

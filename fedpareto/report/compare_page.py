@@ -74,6 +74,11 @@ def beware(found: Comparison) -> list[str]:
             lines.append(
                 f"The limit of {o.name} is not the same in all studies: {', '.join(limits)}."
             )
+    if len({json.dumps(g.identity.get("limits", []), sort_keys=True) for g in found.groups}) > 1:
+        lines.append(
+            "The studies have different limits beside their objectives: see limits under what "
+            "differs."
+        )
     if any(g.identity.get("privacy", {}).get("private_data") for g in found.groups):
         lines.append(
             "A study here trained on private data: each ε is that of one training alone. What its "

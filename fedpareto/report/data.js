@@ -101,6 +101,7 @@ function up(v) {
 
 const shown = (key, v) => short(upward(key) ? up(v) : v);
 const shownGoal = (i, o) => shown(`o:${o.name}`, objectiveOf(i, o));
+const shownLimit = (i, l) => short(l.up ? up(measureOf(i, l.measure)) : measureOf(i, l.measure));
 
 function bytes(v) {
   const power = v < 1000 ? 0 : Math.min(4, Math.floor(Math.log10(v) / 3));
@@ -166,7 +167,7 @@ function recommend(limits, prefer = "") {
 const useful = (i) => Boolean(cell(data.points.useful, i));
 
 // A limit on anything but the loss makes the least loss the answer.
-const limitsOf = (limits) => data.objectives.map((o) => [o.name, limits[o.name] ?? o.limit]).filter(([, v]) => v !== null);
+const limitsOf = (limits) => [...data.objectives, ...data.limits].map((o) => [o.name, limits[o.name] ?? o.limit]).filter(([, v]) => v !== null);
 const isLimited = (limits) => Boolean(data.baselines) && limitsOf(limits).some(([name]) => name !== data.baselines.loss);
 const withinAll = (limits) => limitsOf(limits).filter(([name]) => name !== data.baselines.loss)
   .map(([name, v]) => `${name} ≤ ${short(v)}`).join(" and ");

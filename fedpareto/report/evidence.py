@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto import __version__
-from fedpareto.federation import MEASURES
+from fedpareto.federation import MEASURES, Federation
 from fedpareto.files import starts_as, write_whole
-from fedpareto.problem import Objective, is_private
-from fedpareto.report.caveats import HIDDEN, LOOKS_ON, NEIGHBOUR, not_guaranteed
+from fedpareto.problem import Judge, Limit, is_private
+from fedpareto.report.audits import lines
+from fedpareto.report.caveats import HIDDEN, LOOKS_ON, NEIGHBOUR, RECORD, not_guaranteed
 from fedpareto.report.choose import Point, pick
 from fedpareto.report.paper import (
     Html,
@@ -69,6 +70,7 @@ def evidence(
         _choice(seen, point, why),
         _guarantee(seen, point),
         section("What is not guaranteed", bullets(not_guaranteed(seen, point))),
+        *([section("What attacks found", bullets(found))] if (found := lines(seen, point)) else []),
         _reproduce(seen, trials),
         _ready(seen, point),
     ]
@@ -104,22 +106,27 @@ def rows_sha256(trials: Sequence[Trial]) -> str:
 def _question(seen: View) -> Html:
     """Return what was asked: each objective, what it is, its limit and its kind."""
     rows = []
-    for o in seen.objectives:
+    for o in seen.judges:
         known = MEASURES.get(o.measure)
         what = f"{o.measure}: {known.help}" if known else o.measure
         limit = "none" if o.limit is None else f"≤ {o.limit:g}"
-        rows.append((o.name, what, limit, _kind(o)))
+        kind = f"{_kind(o)}, limited alone" if isinstance(o, Limit) else _kind(o)
+        rows.append((o.name, what, limit, kind))
+    beside = ""
+    if any(isinstance(o, Limit) for o in seen.judges):
+        beside = " What is limited alone must hold its limit, and need not be smaller."
     return section(
         "The question",
         paragraph(
             "Which settings give the best trade-offs between these numbers, all to be small?"
+            + beside
         ),
         table(("objective", "what it is", "limit", "kind"), rows, kind="words"),
     )
 
 
-def _kind(objective: Objective) -> str:
-    """Say whether an objective is a proxy, a true ε or simply measured."""
+def _kind(objective: Judge) -> str:
+    """Say whether an objective or a limit is a proxy, a true ε or simply measured."""
     if objective.proxy:
         return f"proxy: {objective.proxy}"
     return "true ε" if objective.measure.startswith("epsilon") else "measured"
@@ -162,7 +169,11 @@ def _threat(seen: View) -> Html:
         looks_on += (
             f" It counts on {terms.dropouts} dropouts and {terms.colluders} colluders a round."
         )
+    problem = seen.study.problem
+    by_steps = isinstance(problem, Federation) and problem.hides_records
     neighbour = NEIGHBOUR["replace" if terms.unit == "record" else terms.adjacency]
+    if by_steps:
+        neighbour = RECORD[terms.adjacency]
     hidden = (
         f"To be hidden is {HIDDEN[terms.unit]}: "
         f"what an onlooker sees should be nearly as likely if {neighbour}."
@@ -227,7 +238,7 @@ def _front(seen: View, chosen: Point | None) -> Html:
     rows = [
         [
             p.trial,
-            *(shown(o, p.objectives[o.name]) for o in seen.objectives),
+            *(shown(o, p.judged[o.name]) for o in seen.judges),
             *[epsilon_text(p.measures.get("epsilon")) for _ in extra],
         ]
         for p in points
@@ -236,7 +247,7 @@ def _front(seen: View, chosen: Point | None) -> Html:
     if len(points) < len(seen.front):
         caption = f"{len(points)} of {len(seen.front)} points; the chosen one stands out."
     place = points.index(chosen) if chosen in points else None
-    heads = ("trial", *map(column, seen.objectives), *extra)
+    heads = ("trial", *map(column, seen.judges), *extra)
     return section("The front", drawing(seen, chosen), table(heads, rows, caption, chosen=place))
 
 
@@ -304,10 +315,10 @@ def _choice(seen: View, point: Point | None, why: str) -> Html:
     rows = [
         (
             column(o),
-            shown(o, point.objectives[o.name]),
+            shown(o, point.judged[o.name]),
             short(point.spread[o.measure]) if o.measure in point.spread else "none",
         )
-        for o in seen.objectives
+        for o in seen.judges
     ]
     settings = table(
         ("setting", "value"),

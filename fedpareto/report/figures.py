@@ -12,10 +12,10 @@ import numpy as np
 
 from fedpareto.errors import MissingPackage, SettingError
 from fedpareto.files import starts_as, write_whole
-from fedpareto.report.choose import Point
+from fedpareto.report.choose import Point, aim_of
 from fedpareto.report.points import View, by_budget, split_table
 from fedpareto.report.text import column, share_text
-from fedpareto.words import visible_lines
+from fedpareto.words import short, visible_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -162,11 +162,27 @@ def draw_front(axes: Axes, seen: View) -> None:
             label=f"recommended (trial {seen.recommended.trial})",
             zorder=4,
         )
+    if seen.knee and seen.knee is not seen.recommended:
+        x, y = _xy([seen.knee], seen)
+        label = f"knee (trial {seen.knee.trial})"
+        axes.scatter(x, y, s=70, marker="D", facecolors="none", edgecolors=ORANGE, label=label)
     _fit(axes, seen)
+    _draw_unprotected(axes, seen)
     _label(axes, seen)
     axes.legend(frameon=False, fontsize=9)
     title = words(f"{seen.study.name}: {seen.evaluations} trials")
     axes.set_title(title, loc="left", fontsize=12)
+
+
+def _draw_unprotected(axes: Axes, seen: View) -> None:
+    """Draw how good the federation is without protection, where that is what goes up."""
+    aim = aim_of(seen.study.problem, seen.baselines)
+    held = seen.baselines.unprotected
+    first = seen.objectives[0]
+    if held is None or aim.measure not in held.measures or first.measure != aim.measure:
+        return
+    value = held.measures[aim.measure]
+    axes.axhline(value, color=GREY, linestyle=":", label=f"without protection ({short(value)})")
 
 
 def _fit(axes: Axes, seen: View) -> None:

@@ -17,14 +17,24 @@ from fedpareto import __version__
 from fedpareto.federation.measures import MEASURES
 from fedpareto.files import starts_as, write_whole
 from fedpareto.privacy import VIEWS, rounded_up
-from fedpareto.problem import is_private
+from fedpareto.problem import Limit, is_private
 from fedpareto.report.against import against
 from fedpareto.report.against import as_data as baselines
+from fedpareto.report.audits import panel
 from fedpareto.report.choose import Point, aim_of
 from fedpareto.report.figures import MOST_CLIENTS
 from fedpareto.report.paper import safe
 from fedpareto.report.points import Deals, View, split_table
-from fedpareto.report.privacy import NO_SPLIT, SEEN_BY, headline, statements, terms_of
+from fedpareto.report.privacy import (
+    ABOVE,
+    NO_SPLIT,
+    SEEN_BY,
+    headline,
+    search_price,
+    statements,
+    terms_of,
+)
+from fedpareto.report.scale import SCALE
 from fedpareto.report.text import column, package_versions, proxies, summary
 from fedpareto.space import Choice
 from fedpareto.study.write import fixed_study, to_toml
@@ -46,6 +56,7 @@ def page(seen: View, live: str | None = None) -> str:
         "data": as_json(page_data(seen)),
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         "live": f' data-live="{safe(live)}"' if live else "",
+        "audits": panel(seen),
         "connect": "'self'" if live else "'none'",
     }
     return re.sub(r"{{(\w+)}}", lambda slot: parts[slot[1]], html)
@@ -69,7 +80,7 @@ def page_data(seen: View) -> dict[str, Any]:
         "trials": seen.evaluations,
         "budget": seen.study.budget,
         "repeats": seen.study.repeats,
-        "proxies": proxies(seen.objectives),
+        "proxies": proxies(seen.judges),
         "view": headline(seen),
         "privacy": statements(seen),
         "views": _views(seen),
@@ -85,6 +96,7 @@ def page_data(seen: View) -> dict[str, Any]:
             }
             for o in seen.objectives
         ],
+        "limits": _limits(seen),
         "measures": {
             name: {"help": m.help, "proxy": m.proxy, "worst": m.worst}
             for name, m in MEASURES.items()
@@ -101,6 +113,9 @@ def page_data(seen: View) -> dict[str, Any]:
         "why": seen.why,
         "baselines": baselines(seen),
         "against": against(seen),
+        "price": search_price(seen),
+        "above": ABOVE,
+        "scale": SCALE,
         "split": None if split is None else split[:MOST_CLIENTS].tolist(),
         "clients": None if split is None else len(split),
         "noSplit": NO_SPLIT if is_private(seen.study.problem) else "",
@@ -111,6 +126,21 @@ def page_data(seen: View) -> dict[str, Any]:
         "made": f"fedpareto {__version__}, Python {platform.python_version()}, {packages}, "
         f"seed {seen.study.seed}",
     }
+
+
+def _limits(seen: View) -> list[dict[str, Any]]:
+    """Return the limits beside the objectives: what they are called and of which measure."""
+    return [
+        {
+            "name": o.name,
+            "heading": column(o),
+            "limit": o.limit,
+            "measure": o.measure,
+            "up": o.measure.startswith("epsilon"),
+        }
+        for o in seen.judges
+        if isinstance(o, Limit)
+    ]
 
 
 def _measured(seen: View, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""A study's rows as plain data: the front, the recommended point, the hypervolume's growth."""
+"""A study's rows as plain data: the points, the front, the recommended point."""
 
 from __future__ import annotations
 
@@ -12,13 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.errors import DataError
-from fedpareto.front import hypervolume, nondominated, share_of_box
+from fedpareto.front import nondominated, share_of_box
 from fedpareto.history import History
 from fedpareto.noise import derive
-from fedpareto.problem import Knows, Objective, feasible, is_private, reference
+from fedpareto.problem import (
+    Judge,
+    Knows,
+    Limit,
+    Objective,
+    feasible,
+    is_private,
+    judges,
+    reference,
+)
 from fedpareto.report.choose import Baselines, Point, aim_of, best, held, recommend
+from fedpareto.report.volumes import hypervolumes
 from fedpareto.space import FloatArray
-from fedpareto.store import Store
+from fedpareto.store import Audit, Store, last_of
 from fedpareto.study import Study
 from fedpareto.trials import Trial, known_of
 from fedpareto.words import visible
@@ -26,8 +36,6 @@ from fedpareto.words import visible
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
-
-MOST_VOLUMES = 2000  # hypervolumes that are computed for a curve
 
 
 class Dealt(Protocol):
@@ -63,6 +71,7 @@ class View:
     trainings: int = 0  # of all finished trials together
     knee: Point | None = None  # beside the recommended point
     baselines: Baselines = Baselines()
+    audits: tuple[Audit, ...] = ()  # the last of each attack on each point
 
     def __repr__(self) -> str:
         star = "none" if self.recommended is None else f"trial {self.recommended.trial}"
@@ -107,6 +116,11 @@ class View:
         return self.study.problem.objectives
 
     @property
+    def judges(self) -> tuple[Judge, ...]:
+        """What points are judged by: the objectives, then the limits beside them."""
+        return judges(self.study.problem)
+
+    @property
     def reference(self) -> dict[str, float]:
         return {o.name: o.reference for o in self.objectives}
 
@@ -125,10 +139,11 @@ def view(
     ]
     objectives = study.problem.objectives
     known = known_of(study.problem, finished)
-    holds = feasible(objectives, known.y)
+    asked = judges(study.problem)
+    holds = feasible(asked, known.judged)
     points = [
-        _point(t, objectives, row, ok)
-        for t, row, ok in zip(finished, known.y, holds, strict=True)
+        _point(t, asked, row, ok)
+        for t, row, ok in zip(finished, known.judged, holds, strict=True)
         if t.state == "done"
     ]
     points += _on_the_way(study, finished, known)
@@ -139,7 +154,7 @@ def view(
         tuple(points),
         tuple(front),
         tuple(t for t in finished if t.state == "failed"),
-        tuple(hypervolumes(known, objectives)),
+        tuple(hypervolumes(known, asked)),
         chosen.point,
         chosen.why,
         sum(t.runs for t in finished),
@@ -154,19 +169,23 @@ def view_of(study: Study, store: Store) -> View:
     An adaptive search on private data pays for that one.
     """
     largest = max(study.budget, store.budget())
-    return view(dataclasses.replace(study, budget=largest), store.trials(), held(store))
+    seen = view(dataclasses.replace(study, budget=largest), store.trials(), held(store))
+    return dataclasses.replace(seen, audits=tuple(last_of(store.audits())))
 
 
 def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list[Point]:
-    """Return what runs showed on the way that nothing beats, as points of runs that end there."""
-    objectives = study.problem.objectives
-    holds = feasible(objectives, known.free_y)
-    rows = np.vstack([known.y[~known.failed], known.free_y[holds]])
+    """Return what runs showed on the way that nothing beats, as points of runs that end there.
+
+    What has less of a limited measure is not beaten: it may be wanted under a lower limit.
+    """
+    asked = judges(study.problem)
+    holds = feasible(asked, known.free_judged)
+    rows = np.vstack([known.judged[~known.failed], known.free_judged[holds]])
     kept = np.flatnonzero(holds)[nondominated(rows)[len(rows) - int(holds.sum()) :]]
     if not len(kept):
         return []
     settings = study.problem.space.decode(known.free_x[kept])
-    names = [n for n in finished[0].measures if n not in {o.measure for o in objectives}]
+    names = [n for n in finished[0].measures if n not in {o.measure for o in asked}]
     also: Mapping[str, FloatArray] = {}
     if isinstance(study.problem, Knows):
         with contextlib.suppress(DataError):  # of an older database, without what it needs of them
@@ -174,58 +193,29 @@ def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list
     out = []
     for j, i in enumerate(kept):
         measures = {name: float(column[j]) for name, column in also.items()}
-        measures |= {o.measure: float(v) for o, v in zip(objectives, known.free_y[i], strict=True)}
+        row = known.free_judged[i]
+        measures |= {o.measure: float(v) for o, v in zip(asked, row, strict=True)}
         ended = dataclasses.replace(
             finished[known.free_of[i]],
             settings={name: column[j] for name, column in settings.items()},
             spread={},
             measures=measures,
         )
-        out.append(_point(ended, objectives, known.free_y[i], True))
+        out.append(_point(ended, asked, row, True))
     return out
 
 
-def hypervolumes(known: History, objectives: Sequence[Objective]) -> list[float]:
-    """Return the hypervolume after each row, of all so far that holds every limit.
-
-    What runs showed on the way counts too.
-    """
-    rows = [row[None] for row in known.y]
-    if len(known.free_of):
-        ways = [known.free_y[known.free_of == i] for i in range(len(known))]
-        rows = [np.vstack([row, way]) for row, way in zip(rows, ways, strict=True)]
-    return growth(rows, objectives, reference(objectives))
-
-
-def growth(
-    rows: Sequence[FloatArray], objectives: Sequence[Objective], corner: FloatArray
-) -> list[float]:
-    """Return the hypervolume up to a corner [m] after each of some sets of rows [·,m].
-
-    Only rows that hold every limit count.
-    """
-    front = np.empty((0, len(corner)))
-    curve = []
-    volume = 0.0
-    # Of many trials, the volume is computed after every few, and at the end.
-    pace = max(1, len(rows) // MOST_VOLUMES)
-    for i, new in enumerate(rows, 1):
-        new = new[feasible(objectives, new)]
-        beaten = np.all(front[None] <= new[:, None], axis=2)  # [new, front]
-        fresh = new[~np.any(beaten, axis=1)]
-        if len(fresh):
-            both = np.vstack([front, fresh])
-            front = both[nondominated(both)]
-        if (len(fresh) and pace == 1) or (pace > 1 and (i % pace == 0 or i == len(rows))):
-            volume = hypervolume(front, corner)
-        curve.append(volume)
-    return curve
-
-
-def _point(trial: Trial, objectives: Sequence[Objective], row: FloatArray, holds: bool) -> Point:
-    values = {o.name: float(v) for o, v in zip(objectives, row, strict=True)}
+def _point(trial: Trial, asked: Sequence[Judge], row: FloatArray, holds: bool) -> Point:
+    values = list(zip(asked, row, strict=True))
     return Point(
-        trial.number, trial.settings, values, trial.measures, trial.spread, bool(holds), trial.runs
+        trial.number,
+        trial.settings,
+        {o.name: float(v) for o, v in values if isinstance(o, Objective)},
+        trial.measures,
+        trial.spread,
+        bool(holds),
+        trial.runs,
+        {o.name: float(v) for o, v in values if isinstance(o, Limit)},
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 import numpy as np
 
 from fedpareto.front import hypervolume, knee
-from fedpareto.problem import feasible, listening, reference
+from fedpareto.problem import feasible, judges, listening, reference
 from fedpareto.report.text import shown
 from fedpareto.store import Store
 from fedpareto.study import Study
@@ -155,8 +155,8 @@ def in_words(seconds: float) -> str:
 def best_so_far(study: Study, store: Store) -> str:
     """Return the hypervolume and the best point so far, in a few words."""
     objectives, known = study.problem.objectives, known_of(study.problem, store.trials())
-    y = np.vstack([known.y, known.free_y])
-    y = y[feasible(objectives, y)]
+    y = np.vstack([known.judged, known.free_judged])
+    y = y[feasible(judges(study.problem), y)][:, : len(objectives)]
     text = f"hypervolume {hypervolume(y, reference(objectives)):.4f}"
     if len(y) == 0:
         return f"{text} · none within the limits yet"

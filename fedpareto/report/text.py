@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fedpareto.privacy import rounded_up
-from fedpareto.problem import Objective
+from fedpareto.problem import Judge
 from fedpareto.report.against import as_data as baselines
+from fedpareto.report.audits import as_data as audits
 from fedpareto.report.choose import Point
 from fedpareto.report.points import View
 from fedpareto.report.privacy import as_data, epsilon_heading, epsilon_text
@@ -38,19 +39,19 @@ def _version(name: str) -> str | None:
         return None
 
 
-def shown(objective: Objective, value: float) -> str:
-    """Return an objective's value as people read it; an ε rounds up."""
+def shown(objective: Judge, value: float) -> str:
+    """Return the value of an objective or a limit as people read it; an ε rounds up."""
     return rounded_up(value) if objective.measure.startswith("epsilon") else short(value)
 
 
-def column(objective: Objective) -> str:
-    """Return an objective's heading; a proxy says that it is one."""
+def column(objective: Judge) -> str:
+    """Return the heading of an objective or a limit; a proxy says that it is one."""
     text = objective.name if objective.limit is None else f"{objective.name} ≤ {objective.limit:g}"
     return f"{text} (proxy)" if objective.proxy else text
 
 
-def proxies(objectives: tuple[Objective, ...]) -> list[str]:
-    """Return a sentence for each objective that is only a proxy."""
+def proxies(objectives: tuple[Judge, ...]) -> list[str]:
+    """Return a sentence for each objective or limit that is only a proxy."""
     return [
         f"{o.name} is a proxy ({o.proxy}), not a privacy guarantee." for o in objectives if o.proxy
     ]
@@ -61,12 +62,12 @@ def table(seen: View, most: int = 12) -> Table:
     names = [*(seen.front[0].settings if seen.front else ())]
     out = Table(box=None, pad_edge=False, header_style="bold")
     true = epsilon_heading(seen)
-    for heading in ["", "trial", *map(column, seen.objectives), *true, *names]:
+    for heading in ["", "trial", *map(column, seen.judges), *true, *names]:
         out.add_column(as_cell(heading), justify="right", no_wrap=True)
     for point in thinned(seen, most):
         star = "★" if point is seen.recommended else ""
         mark = star or ("◆" if point is seen.knee else "")
-        goals = [shown(o, point.objectives[o.name]) for o in seen.objectives]
+        goals = [shown(o, point.judged[o.name]) for o in seen.judges]
         values = [
             *goals,
             *[epsilon_text(point.measures.get("epsilon")) for _ in true],
@@ -114,6 +115,7 @@ def as_plain(point: Point) -> dict[str, Any]:
         "trial": point.trial,
         "settings": point.settings,
         "objectives": point.objectives,
+        "limits": point.limited,
         "measures": _finite(point.measures),
         "spread": _finite(point.spread),
         "runs": point.runs,
@@ -129,20 +131,21 @@ def front_data(seen: View) -> dict[str, Any]:
         "reference": seen.reference,
         "hypervolume": seen.hypervolume,
         "share": seen.share if math.isfinite(seen.share) else None,
-        "proxies": {o.name: o.proxy for o in seen.objectives if o.proxy},
+        "limits": {o.name: o.limit for o in seen.judges if o.limit is not None},
+        "proxies": {o.name: o.proxy for o in seen.judges if o.proxy},
         "recommended": seen.recommended.trial if seen.recommended else None,
         "knee": seen.knee.trial if seen.knee else None,
         "why": seen.why,
         "baselines": baselines(seen),
         "privacy": as_data(seen),
-        "points": [as_plain(p) for p in seen.front],
+        "points": [as_plain(p) | {"audits": audits(seen, p)} for p in seen.front],
     }
 
 
 def front_csv(seen: View) -> str:
     """Return the front as CSV: a row for each point, with its settings and all measures.
 
-    An objective with the name of another column is headed objective.NAME.
+    An objective or a limit with the name of another column is headed objective.NAME, limit.NAME.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -163,7 +166,7 @@ def as_rows(seen: View, points: Sequence[Point]) -> tuple[list[str], list[list[A
     rows = []
     for p in points:
         found = _finite(p.measures)
-        row: list[Any] = [p.trial, p.feasible, *(p.objectives[name] for name in headings)]
+        row: list[Any] = [p.trial, p.feasible, *(p.judged[name] for name in headings)]
         row += [p.settings.get(name) for name in first.settings]
         row += [found.get(name) for name in measures]
         rows.append([*row, p.runs])
@@ -172,16 +175,16 @@ def as_rows(seen: View, points: Sequence[Point]) -> tuple[list[str], list[list[A
 
 
 def _headings(seen: View) -> dict[str, str]:
-    """Return the heading of each objective: its name, unless another column has that one."""
+    """Return the heading of each objective and limit: its name, unless another column has that."""
     first = seen.points[0] if seen.points else None
     taken = {"trial", "feasible", "runs"}
     if first is not None:
         taken |= {*first.settings, *first.measures}
     headings: dict[str, str] = {}
-    for o in seen.objectives:
+    for o in seen.judges:
         name = o.name
         while name in headings.values() or (name in taken and name != o.measure):
-            name = f"objective.{name}"
+            name = f"{o.section.removesuffix('s')}.{name}"
         headings[o.name] = name
     return headings
 

@@ -5,7 +5,7 @@ point knows it, `own` finds what users name by a dotted path. How settings are r
 file is `fedpareto.study`.
 """
 
-from fedpareto.settings.beside import import_from
+from fedpareto.settings.beside import folders, import_from, may_be_found
 from fedpareto.settings.check import check_fields, checked
 from fedpareto.settings.declare import WORDS, Real, Rule, Whole, kind_of, rule_of, setting
 from fedpareto.settings.naming import (
@@ -17,7 +17,14 @@ from fedpareto.settings.naming import (
     numbered,
     searched,
 )
-from fedpareto.settings.own import check_source, function_of, imported, is_own
+from fedpareto.settings.own import (
+    check_source,
+    function_of,
+    imported,
+    is_own,
+    own_hashes,
+    own_loaded,
+)
 
 __all__ = [
     "WORDS",
@@ -28,6 +35,7 @@ __all__ = [
     "check_source",
     "checked",
     "fixed",
+    "folders",
     "function_of",
     "import_from",
     "imported",
@@ -36,8 +44,11 @@ __all__ = [
     "largest",
     "least",
     "link_names",
+    "may_be_found",
     "named",
     "numbered",
+    "own_hashes",
+    "own_loaded",
     "rule_of",
     "searched",
     "setting",

@@ -17,7 +17,7 @@ import re
 import site
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -48,6 +48,16 @@ class Source:
     def hash(self) -> str:
         """The SHA-256 of its file."""
         return hashlib.sha256(self.file.read_bytes()).hexdigest()
+
+
+def own_hashes(names: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of the file of each name of the user's own; nothing is imported."""
+    return {name: source_of(name).hash for name in names}
+
+
+def own_loaded() -> list[str]:
+    """Return the names of the user's own that were imported from files in this process."""
+    return [name for name, (module, _) in _loaded.items() if getattr(module, "__file__", None)]
 
 
 def is_own(name: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -36,10 +37,23 @@ class Damage:
 
 
 def checksum(table: str, *values: object) -> str:
-    """Return the checksum of a row's values, in the order of the table's columns."""
+    """Return the checksum of a row's values, in the order of the table's columns.
+
+    A column that came after checksums counts once it holds something.
+    """
     plain = [v.hex() if isinstance(v, bytes) else v for v in values]
+    while len(plain) > _first(table) and plain[-1] is None:
+        plain.pop()
     text = json.dumps([table, *plain])
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@functools.cache
+def _first(table: str) -> int:
+    """Return how many values the checksum of a row was of at first."""
+    every = (columns_of(version)[table] for version in range(1, len(MIGRATIONS) + 1))
+    columns = next(columns for columns in every if "checksum" in columns)
+    return len(columns) - 1 + (table == "trials")  # and of how many trainings it has
 
 
 def prepare(db: sqlite3.Connection) -> None:
@@ -273,6 +287,17 @@ def _curves(value: object) -> bool:
     return _table(value, lambda curve: isinstance(curve, list) and all(map(_number, curve)))
 
 
+def _works(value: object) -> bool:
+    """Say whether a value is what each machine trained."""
+    kinds = {"device": _text, "trainings": _count, "seconds": _seconds, "trial": _count}
+
+    def one(work: object) -> bool:
+        alike = isinstance(work, dict) and set(work) == set(kinds)
+        return alike and all(holds(work[key]) for key, holds in kinds.items())  # type: ignore[index]
+
+    return _table(value, one)
+
+
 TEXT = Kind("text in UTF-8", _text)
 COUNT = Kind("a whole number of at least 0", _count)
 MEASURES = Kind("a JSON table of numbers", _json(lambda v: _table(v, _number)))
@@ -310,6 +335,7 @@ KINDS = {
         "version": TEXT,
         "budget": COUNT,
         "ended": OPEN_TEXT,
+        "work": _or_null(Kind("a JSON table of what was trained where", _json(_works))),
     },
     "audits": {
         "trial": COUNT,

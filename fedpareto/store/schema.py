@@ -86,6 +86,9 @@ MIGRATIONS = [
         PRIMARY KEY (name, repeat)
     );
     """,
+    """
+    ALTER TABLE sessions ADD COLUMN work TEXT;  -- JSON: where → device, trainings, seconds, trial
+    """,
 ]
 TABLES = ("study", "trials", "repeats", "sessions", "audits", "data", "baselines")
 

@@ -34,6 +34,7 @@ from fedpareto.store.identity import check_same, read_identity, seed_in
 from fedpareto.store.making import is_new, new_database
 from fedpareto.store.rows import finished_row, read_measures, result_row, summed, trial_of
 from fedpareto.store.schema import TABLES, check_ours, columns_in, is_blank, migrate
+from fedpareto.store.sessions import Works, begin, more_work, note, read_works, write_works
 from fedpareto.trials import Baseline, Result, Trial, history_of, read_curves
 from fedpareto.words import notebook_table, visible
 
@@ -50,6 +51,7 @@ class Store:
         self._db = connection
         self._lock = lock
         self._clock = time.monotonic()
+        self._work: Works = {}  # of the session under way
         self._finished: list[Trial] = []  # the first trials, up to the first pending: never change
 
     @classmethod
@@ -199,9 +201,9 @@ class Store:
         query = f"SELECT {self._columns} FROM trials WHERE number >= ? ORDER BY number"
         rows = self._rows(query, first)
         fresh = [trial_of(row, done.get(row[0], set()), repeats) for row in rows]
-        whole = self._finished + fresh
+        known = [] if state == "pending" else list(self._finished)
         self._finished += itertools.takewhile(lambda t: t.state != "pending", fresh)
-        return [t for t in whole if state in (None, t.state)]
+        return [t for t in known + fresh if state in (None, t.state)]
 
     @functools.cached_property
     def _columns(self) -> str:
@@ -242,6 +244,11 @@ class Store:
     def seconds(self) -> float:
         """Return the wall-clock time of all sessions together."""
         return float(self._rows("SELECT coalesce(sum(seconds), 0) FROM sessions")[0][0])
+
+    def works(self) -> Works:
+        """Return what was trained where, in all sessions together."""
+        with explained(self.path):
+            return read_works(self._db)
 
     def repeat_measures(self, trial: int) -> list[dict[str, float]]:
         """Return the measures of each training of a trial."""
@@ -287,25 +294,14 @@ class Store:
                 drawn = secrets.token_hex(32)
                 self._db.execute("UPDATE study SET secret = ?, checksum = NULL", (drawn,))
                 seal(self._db, "study")
-            self._db.execute(
-                "INSERT INTO sessions VALUES (?, 0, ?, ?, NULL, NULL)", (started, version, budget)
-            )
-            seal(self._db, "sessions")
+            begin(self._db, started, version, budget)
         self._clock = time.monotonic()
+        self._work = {}
 
     def end_session(self, why: str) -> None:
         """Note why a run ended before its budget."""
         with self._transaction():
-            self._note("ended", why)
-
-    def _note(self, column: str, value: object) -> None:
-        """Write something down of the session that is under way."""
-        self._db.execute(
-            f"UPDATE sessions SET {column} = ?, checksum = NULL "
-            "WHERE rowid = (SELECT max(rowid) FROM sessions)",
-            (value,),
-        )
-        seal(self._db, "sessions")
+            note(self._db, ended=why)
 
     @property
     def ended(self) -> str | None:
@@ -361,7 +357,9 @@ class Store:
                 seal(self._db, "repeats", "trial = ?", trial)
             for trial in self._complete(trials):
                 self._finish(trial)
-            self._note("seconds", round(time.monotonic() - self._clock, 3))
+            self._work = more_work(self._work, results)
+            seconds = round(time.monotonic() - self._clock, 3)
+            note(self._db, seconds=seconds, work=write_works(self._work))
 
     def _complete(self, trials: Collection[int]) -> list[int]:
         """Return those of these trials that have all their repeats."""

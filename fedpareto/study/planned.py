@@ -27,25 +27,22 @@ def planned_study(
     asked holds what was given to `plan`. Its ε is that of the row, and only the learning rate is
     searched. data names the data set; the smallest known one that is large enough if left out.
     """
-    if asked["records"] is not None:
-        raise SettingError(
-            "unit: must not be record with records of each silo, found them. A study clips whole "
-            "updates and has no DP-SGD inside silos: leave out --records, --batch-size and "
-            "--local-steps."
-        )
     target = asked["target_epsilon"]
     if choice.epsilon > target:
         raise SettingError(
             f"row: must hold the target ε = {target:g}, found ε = {rounded_up(choice.epsilon)}. "
             "Choose a row that holds it, or raise the target."
         )
-    _check_data(asked["clients"], data)
+    held = asked["records"] or 1  # images of each client
+    _check_data(asked["clients"], data, held)
+    hidden = {"local": _local(choice)} if asked["records"] else {}
     sections = {
         "": [("name", path.stem, ""), *_head()],
-        "data": _data(asked["clients"], data),
+        "data": _data(asked["clients"], data, asked["records"]),
         "model": [("name", "lr", "logistic regression: small models bear noise best")],
         "training": _training(choice, asked),
-        "mechanism": _mechanism(choice, asked),
+        **hidden,
+        "mechanism": [("name", "none", "")] if hidden else _mechanism(choice, asked),
         "privacy": _privacy(choice, asked),
         "objectives.test_error": [],
         "objectives.epsilon": [("reference", 2.0 * target, "for the hypervolume alone")],
@@ -78,30 +75,44 @@ def _head() -> list[Line]:
     ]
 
 
-def _data(clients: int, named: str | None) -> list[Line]:
+def _data(clients: int, named: str | None, records: int | None) -> list[Line]:
     yours = (
         "in its place your own: an .npz file with x_train, y_train, x_test, y_test, "
         "or package.module:function"
     )
-    return [("name", named or _large_enough(clients)[0], yours), ("clients", clients, "")]
+    name = named or _large_enough(clients, records or 1)[0]
+    lines: list[Line] = [("name", name, yours), ("clients", clients, "")]
+    if records and name in IMAGES:
+        share = clients * records / IMAGES[name]
+        lines.append(("share", share, f"{records} records at each client, as planned"))
+    return lines
 
 
-def _check_data(clients: int, named: str | None) -> None:
+def _check_data(clients: int, named: str | None, held: int) -> None:
     """Refuse a known data set with too few images; one's own is counted when it is read."""
-    enough = _large_enough(clients)
+    enough = _large_enough(clients, held)
     if named in enough or (named is None and enough) or (named and named not in IMAGES):
         return
     largest = named or max(IMAGES, key=lambda name: IMAGES[name])
+    each = "an image" if held == 1 else f"{held:,} images"
     raise SettingError(
-        f"--data: must hold an image for each of the {clients:,} clients, found "
+        f"--data: must hold {each} for each of the {clients:,} clients, found "
         f"{IMAGES[largest]:,} in {largest}. Name {', '.join([*enough, 'data of your own'])}: "
         "an .npz file, or package.module:function."
     )
 
 
-def _large_enough(clients: int) -> list[str]:
-    """Return the known data sets with an image for each of so many clients, the smallest first."""
-    return [name for name, images in IMAGES.items() if images >= clients]
+def _large_enough(clients: int, held: int) -> list[str]:
+    """Return the known data sets with so many images for each client, the smallest first."""
+    return [name for name, images in IMAGES.items() if images >= clients * held]
+
+
+def _local(choice: Planned) -> list[Line]:
+    return [
+        ("name", "dp_sgd", "clips and hides every record at every local step"),
+        ("record_noise_multiplier", choice.noise_multiplier, "noise, over the clipping norm"),
+        ("record_clipping_norm", choice.clipping_norm, "largest norm of a record's gradient"),
+    ]
 
 
 def _training(choice: Planned, asked: Mapping[str, Any]) -> list[Line]:
@@ -109,8 +120,8 @@ def _training(choice: Planned, asked: Mapping[str, Any]) -> list[Line]:
     drawn = "fixed: a cohort of this size; poisson: each client by its own chance"
     return [
         ("rounds", choice.rounds, ""),
-        ("local_steps", 5, ""),
-        ("batch_size", 16, ""),
+        ("local_steps", asked["local_steps"] or 5, ""),
+        ("batch_size", asked["batch_size"] or 16, ""),
         ("sampling", asked["sampling"], drawn),
         ("sample_ratio", ratio, f"{choice.cohort} of {asked['clients']} clients"),
         ("learning_rate", {"low": 0.01, "high": 4.0, "log": True}, ""),

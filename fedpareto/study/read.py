@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto.errors import Fault, SettingError, StudyError, did_you_mean
-from fedpareto.federation import Data, Federation
+from fedpareto.federation import Data, Federation, is_unseen
 from fedpareto.federation.measures import WORST
-from fedpareto.problem import Objective
+from fedpareto.optimizers import StartsAround
+from fedpareto.problem import Judge
 from fedpareto.settings import check_source, import_from, is_own, named, searched
+from fedpareto.space import Float
 from fedpareto.study.lines import line_of, lines_of, longest_key
 from fedpareto.study.members import key_of, member, member_table
-from fedpareto.study.objectives import objective_tables, read_objectives
-from fedpareto.study.sections import FAMILIES, PLAIN, SECTIONS, UNNAMED, Head
+from fedpareto.study.objectives import judge_tables, read_judges
+from fedpareto.study.sections import FAMILIES, PLAIN, SECTIONS, UNLIKE, UNNAMED, Head
 from fedpareto.study.study import Study, encrypted
 from fedpareto.study.table import plain, read, refuse_unknown
 from fedpareto.study.unseen import names_own
@@ -120,10 +122,12 @@ def built(
         )
         for name in FAMILIES
     }
-    objectives = read_objectives(sections["objectives"], held, faults)
+    asked = {name: sections[name] for name in ("objectives", "limits")}
+    objectives, limits = read_judges(asked, held, faults)
     if stored is None:
-        _check_functions(held, objectives, path.parent, faults)
+        _check_functions(held, (*objectives, *limits), path.parent, faults)
     _refuse_shared_names(held, faults)
+    _refuse_unused_means(held, faults)
     if head is None or faults:
         return None
     try:
@@ -133,11 +137,12 @@ def built(
             training=held["training"],
             mechanism=held["mechanism"],
             objectives=objectives,
-            block=head.block or (stored or {}).get("block") or held["optimizer"].batch,
+            block=head.block or (stored or {}).get("block") or _block(held),
             privacy=held["privacy"],
             cost=held["cost"],
             server=held["server"],
             local=held["local"],
+            limits=limits,
             looked_at=stored is not None,
         )
     except SettingError as error:
@@ -152,23 +157,32 @@ def built(
         budget=head.budget,
         seed=head.seed,
         repeats=head.repeats,
+        in_flight=head.in_flight,
         path=path,
-        description=_described(head, sections, held, objectives),
+        description=_described(head, sections, held, (*objectives, *limits)),
     )
+
+
+def _block(held: Mapping[str, Any]) -> int:
+    """Return how many federations train in one pass, where the file does not say it."""
+    batch = int(held["optimizer"].batch)
+    return min(batch, UNLIKE) if held["training"].works_differ else batch
 
 
 def _described(
     head: Head,
     sections: Mapping[str, Any],
     held: Mapping[str, Any],
-    objectives: Iterable[Objective],
+    asked: Iterable[Judge],
 ) -> dict[str, Any]:
     """Return a study file in full, every default filled in."""
     described = {name: plain(held[name]) for name in PLAIN}
     described |= {name: member_table(sections[name], held[name]) for name in FAMILIES}
-    described["objectives"] = objective_tables(objectives)
+    described |= judge_tables(asked)
     top: dict[str, Any] = plain(head)
-    return top | {name: described[name] for name in SECTIONS}
+    if not described["limits"]:
+        del described["limits"]
+    return top | {name: described[name] for name in SECTIONS if name in described}
 
 
 def _sections(table: Mapping[str, Any], faults: list[Fault]) -> dict[str, dict[str, Any]]:
@@ -194,10 +208,10 @@ def _head(table: Mapping[str, Any], faults: list[Fault]) -> Head | None:
 
 
 def _check_functions(
-    held: Mapping[str, Any], objectives: Iterable[Objective], folder: Path, faults: list[Fault]
+    held: Mapping[str, Any], asked: Iterable[Judge], folder: Path, faults: list[Fault]
 ) -> None:
     """Refuse functions of data, loss and measures that a study file may not name."""
-    named = {f"objectives.{o.name}.measure": o.measure.removesuffix(WORST) for o in objectives}
+    named = {f"{o.section}.{o.name}.measure": o.measure.removesuffix(WORST) for o in asked}
     if held["data"] is not None:
         named["data.name"] = held["data"].name
     if held["training"] is not None:
@@ -216,6 +230,22 @@ def _located(data: Data, folder: Path) -> Data:
     if data.name.endswith(".npz") and beside.is_file():
         return replace(data, name=str(beside))
     return data
+
+
+def _refuse_unused_means(held: Mapping[str, Any], faults: list[Fault]) -> None:
+    """Refuse the mean of a variable where the optimizer has no first generation to draw by it."""
+    optimizer = held["optimizer"]
+    if optimizer is None or is_unseen(optimizer) or isinstance(optimizer, StartsAround):
+        return
+    for section in ("training", "mechanism", "local", "server", "model"):
+        for v in searched(held[section]) if held[section] is not None else ():
+            if isinstance(v, Float) and v.mean is not None:
+                message = (
+                    "must have no mean and spread with an optimizer that draws no first generation "
+                    f"by them, found {type(optimizer).__name__}. Leave them out, or take fedmoeac "
+                    "or nsga2."
+                )
+                faults.append(Fault(key_of(f"{section}.{v.name}", held["mechanism"]), message))
 
 
 def _refuse_shared_names(held: Mapping[str, Any], faults: list[Fault]) -> None:

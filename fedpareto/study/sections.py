@@ -11,6 +11,8 @@ from fedpareto.optimizers import OPTIMIZERS
 from fedpareto.privacy import Privacy
 from fedpareto.settings import setting
 
+UNLIKE = 5  # federations in a block where some train longer than others, which have to wait
+
 
 @dataclass(frozen=True)
 class Head:
@@ -42,9 +44,18 @@ class Head:
     )
     block: int = setting(
         0,
-        help="how many federations train in one pass; 0 for the optimizer's batch",
+        help="how many federations train in one pass; 0 for the optimizer's batch, or at most 5 "
+        "where batch size, epochs or steps are searched",
         at_least=0,
         at_most=100_000,
+        search=False,
+    )
+    in_flight: int = setting(
+        0,
+        help="L: a batch follows from the rows of all but the last L batches before it, so that "
+        "L + 1 batches can be trained at the same time",
+        at_least=0,
+        at_most=1000,
         search=False,
     )
 
@@ -79,6 +90,28 @@ class ObjectiveTable:
     )
 
 
+@dataclass(frozen=True)
+class LimitTable:
+    """The keys of one limit that is no objective."""
+
+    limit: float = setting(help="what the measure must not exceed", search=False)
+    measure: str = setting("", help="which measure; the limit's own name if left out", search=False)
+    case: str = setting(
+        "average",
+        help="over clients, or for the worst client, as of an objective",
+        options=("average", "worst"),
+        search=False,
+    )
+    penalty: float = setting(
+        20.0,
+        help="weight α of exceeding the limit: every objective grows by α times the share by which "
+        "it is exceeded, in units of its reference",
+        at_least=0,
+        at_most=1e12,
+        search=False,
+    )
+
+
 # Sections with the same keys in every study.
 PLAIN: dict[str, type] = {"data": Data, "training": Training, "privacy": Privacy, "cost": Cost}
 
@@ -107,9 +140,17 @@ LATER: tuple[tuple[tuple[str, ...], object], ...] = (
     (("training", "loss"), "cross_entropy"),
     (("privacy", "records_per_person"), 1),
     (("looked_at",), False),
+    (("in_flight",), 0),
     (("kept",), None),
     (("mechanism", "leakage_rounds"), 1),
     (("mechanism", "links", "leakage_rounds"), 1),
+    (("limits",), []),
+    (("mechanism", "noise_on"), "sum"),
+    (("mechanism", "links", "noise_on"), "sum"),
+    (("mechanism", "leakage_c"), 1.0),
+    (("mechanism", "leakage_c1"), 1.0),
+    (("mechanism", "links", "leakage_c"), 1.0),
+    (("mechanism", "links", "leakage_c1"), 1.0),
 )
 
 SECTIONS = (  # in the order of a file
@@ -122,5 +163,6 @@ SECTIONS = (  # in the order of a file
     "privacy",
     "cost",
     "objectives",
+    "limits",
     "optimizer",
 )

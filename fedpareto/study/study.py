@@ -12,7 +12,7 @@ from fedpareto.errors import SettingError
 from fedpareto.federation import Average, Federation, Sgd
 from fedpareto.mechanisms import Chain, Encrypts, links_of
 from fedpareto.optimizers import Optimizer
-from fedpareto.problem import Objective, Problem
+from fedpareto.problem import Judge, Problem, limits_of
 from fedpareto.space import range_text
 from fedpareto.study.sections import LATER
 from fedpareto.study.table import plain
@@ -29,6 +29,7 @@ class Study:
     budget: int
     seed: int = 0
     repeats: int = 1
+    in_flight: int = 0  # batches that may be under way beside the first unfinished one
     path: Path | None = None
     description: dict[str, Any] = field(default_factory=dict)  # the file in full, with defaults
 
@@ -37,6 +38,7 @@ class Study:
             ("budget", self.budget, 1),
             ("repeats", self.repeats, 1),
             ("seed", self.seed, 0),
+            ("in_flight", self.in_flight, 0),
         ):
             if found < least:
                 raise SettingError(
@@ -54,6 +56,7 @@ class Study:
     def _repr_html_(self) -> str:
         """Return what is asked and searched, as a notebook shows it."""
         goals = [(f"make small: {o.name}", _asked(o)) for o in self.problem.objectives]
+        goals += [(f"keep within: {o.name}", _asked(o)) for o in limits_of(self.problem)]
         searched = [(f"search: {v.name}", range_text(v)) for v in self.problem.space.variables]
         return notebook_table(repr(self), [*goals, *searched])
 
@@ -62,22 +65,23 @@ class Study:
         """What makes it this study: everything but its name and how far to go."""
         if not self.description:
             optimizer = {"name": type(self.optimizer).__name__, **plain(self.optimizer)}
-            return {
+            table = {
                 "seed": self.seed,
                 "repeats": self.repeats,
+                "in_flight": self.in_flight,
                 "problem": _problem_table(self.problem),
                 "optimizer": optimizer,
             }
+            return _without_later(table)
         kept = {k: v for k, v in self.description.items() if k not in ("name", "budget")}
-        kept = _without_later(kept)
-        tables = self.description["objectives"].items()
-        return kept | {
-            "objectives": [{"name": name, **table} for name, table in tables]
-        }  # in order
+        for name in ("objectives", "limits"):  # in order
+            tables = kept.get(name, {}).items()
+            kept[name] = [{"name": called, **table} for called, table in tables]
+        return _without_later(kept)
 
 
-def _asked(objective: Objective) -> str:
-    """Return an objective's measure in words: its limit, and that it is a proxy where it is one."""
+def _asked(objective: Judge) -> str:
+    """Return a measure in words: its limit, and that it is a proxy where it is one."""
     limit = "" if objective.limit is None else f", at most {objective.limit:g}"
     proxy = f"; a proxy ({objective.proxy}), no guarantee" if objective.proxy else ""
     return f"{objective.measure}{limit}{proxy}"

@@ -43,7 +43,7 @@ def fixed_study(study: Study, settings: Mapping[str, Any]) -> str:
     table["model"] = _chosen(table["model"], problem.model, settings)
     table["server"] = _chosen(table["server"], problem.server, settings)
     table["local"] = _chosen(table["local"], problem.local, settings)
-    table |= {"name": f"{study.name}-pick", "budget": 1, "repeats": 5, "block": 1}
+    table |= {"name": f"{study.name}-pick", "budget": 1, "repeats": 5, "block": 1, "in_flight": 0}
     table["optimizer"] = {"name": "random", "batch": 1}
     return to_toml(table) + "\n"
 

@@ -10,25 +10,26 @@ import numpy as np
 
 from fedpareto.history import History
 from fedpareto.optimizers import Optimizer
-from fedpareto.problem import Objective, Problem
+from fedpareto.problem import Limit, Objective, Problem, judges, limits_of
 from fedpareto.settings import named, searched
 from fedpareto.space import Choice, Float, FloatArray, Space, Values, Variable
 
 
 @dataclass(frozen=True)
 class Function:
-    """A problem given by a function of the unit cube: x [n,d] → y [n,m]."""
+    """A problem given by a function of the unit cube: x [n,d] → y [n,m+c]."""
 
     function: Callable[[FloatArray], FloatArray]
     space: Space
     objectives: tuple[Objective, ...]
     block: int = 1_000_000
+    limits: tuple[Limit, ...] = ()
 
     failures = {}  # type: ignore[var-annotated]  # noqa: RUF012
 
     def measure(self, values: Values, seeds: Sequence[int]) -> dict[str, FloatArray]:
         y = self.function(self.space.encode(values, len(seeds)))
-        return {o.measure: y[:, j] for j, o in enumerate(self.objectives)}
+        return {o.measure: y[:, j] for j, o in enumerate(judges(self))}
 
 
 def continuous(
@@ -51,17 +52,24 @@ def continuous(
 
 def optimize(problem: Problem, optimizer: Optimizer, evaluations: int, seed: int) -> History:
     """Run an optimizer on a cheap problem, without a store."""
-    history = History.empty(len(problem.space), len(problem.objectives))
+    history = nothing(problem)
     while len(history) < evaluations:
         history = step(problem, optimizer, history, seed)
     return history
+
+
+def nothing(problem: Problem) -> History:
+    """Return a history of a problem of which nothing was measured."""
+    return History.empty(len(problem.space), len(problem.objectives), len(limits_of(problem)))
 
 
 def step(problem: Problem, optimizer: Optimizer, history: History, seed: int) -> History:
     """Propose one batch, measure it, and return the longer history."""
     x = problem.space.snap(optimizer.propose(problem, history, optimizer.batch, seed))
     measured = problem.measure(problem.space.decode(x), [seed] * len(x))
-    return history.extend(x, np.stack([measured[o.measure] for o in problem.objectives], axis=1))
+    judged = np.stack([measured[o.measure] for o in judges(problem)], axis=1)
+    y, limited = np.split(judged, [len(problem.objectives)], axis=1)
+    return history.extend(x, y, limited=limited)
 
 
 def frozen(thing: Any) -> bool:

@@ -11,32 +11,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.history import History
-from fedpareto.optimizers import ChoosesRepeats, Finishes, Optimizer
-from fedpareto.problem import Objective, Problem
+from fedpareto.optimizers import ChoosesRepeats, Finishes, Optimizer, StartsAround
+from fedpareto.problem import Limit, Objective, Problem
 from fedpareto.space import Choice, Float, FloatArray, Integer, Space
-from fedpareto.testing.functions import Function, continuous, frozen, step
+from fedpareto.testing.functions import Function, continuous, frozen, nothing, step
 
 
 def check_optimizer(optimizer: Optimizer, seed: int = 0) -> None:
     """Check that an optimizer is frozen, pure, stays in the cube, and survives awkward histories.
 
-    What else it can do (Finishes, ChoosesRepeats) is checked on the same histories.
+    What else it can do (Finishes, ChoosesRepeats, StartsAround) is checked on the same histories.
     """
     assert frozen(optimizer), "an optimizer must be a frozen dataclass"
     for name, problem in _awkward_problems().items():
-        history = History.empty(len(problem.space), len(problem.objectives))
+        history = nothing(problem)
         for _ in range(3):
             _check_proposal(name, optimizer, problem, history, seed)
+            _check_under_way(name, optimizer, problem, history, seed)
             if isinstance(optimizer, Finishes):
                 _check_finished(name, optimizer, problem, history, seed)
+            if isinstance(optimizer, StartsAround):
+                _check_first(name, optimizer, problem, seed)
             before = history
             history = step(problem, optimizer, history, seed)
             if isinstance(optimizer, ChoosesRepeats):
-                new = history.batch == before.batches
-                x = history.x[new]
-                y = history.y[new]
-                _check_repeats(name, optimizer, problem, before, x, y)
-                _check_repeats(name, optimizer, problem, _with_noise(before), x, y)
+                tried = _last_batch(history)
+                _check_repeats(name, optimizer, problem, before, tried)
+                _check_repeats(name, optimizer, problem, _with_noise(before), tried)
 
 
 def _check_proposal(
@@ -51,6 +52,25 @@ def _check_proposal(
         f"{name}: points must lie in the unit cube, found {x.min()} to {x.max()}"
     )
     assert np.array_equal(x, again), f"{name}: same arguments must give the same points"
+
+
+def _check_first(name: str, optimizer: StartsAround, problem: Problem, seed: int) -> None:
+    x = optimizer.first(problem.space, 6, seed, 3)
+    again = optimizer.first(problem.space, 6, seed, 3)
+    shape = (6, len(problem.space))
+    assert x.shape == shape, f"{name}: first must give points of shape {shape}, found {x.shape}"
+    assert bool(((x >= 0) & (x <= 1)).all()), (
+        f"{name}: first must give points in the unit cube, found {x.min()} to {x.max()}"
+    )
+    assert np.array_equal(x, again), f"{name}: first must give the same points for the same seed"
+
+
+def _check_under_way(
+    name: str, optimizer: Optimizer, problem: Problem, history: History, seed: int
+) -> None:
+    """Check a proposal while a batch is under way, of which only the points are known."""
+    points = problem.space.snap(optimizer.propose(problem, history, optimizer.batch, seed))
+    _check_proposal(name, optimizer, problem, replace(history, pending=points), seed + 1)
 
 
 def _check_finished(
@@ -70,16 +90,14 @@ def _check_repeats(
     optimizer: ChoosesRepeats,
     problem: Problem,
     history: History,
-    x: FloatArray,
-    y: FloatArray,
+    tried: History,
 ) -> None:
-    n = len(x)
-    runs = 1 + np.arange(n) % 2
+    n = len(tried)
 
     def asked(rows: list[int]) -> NDArray[np.bool_]:
-        return optimizer.worth_repeating(problem, history, x[rows], y[rows], runs[rows])
+        return optimizer.worth_repeating(problem, history, _rows(tried, rows))
 
-    with _left_alone(name, history, x, y, runs):
+    with _left_alone(name, history, *_arrays(tried)):
         answer = np.asarray(asked([*range(n)]))
         again = asked([*range(n)])
     assert answer.dtype == np.bool_, (
@@ -98,23 +116,47 @@ def _check_repeats(
         )
 
 
+def _last_batch(history: History) -> History:
+    """Return the rows of a history's last batch, as means of one and two trainings."""
+    new = np.flatnonzero(history.batch == history.batches - 1).tolist()
+    return replace(_rows(history, new), runs=1 + np.arange(len(new)) % 2)
+
+
+def _rows(history: History, rows: list[int]) -> History:
+    """Return some rows of a history that has nothing on the way."""
+    return History(
+        history.x[rows],
+        history.y[rows],
+        history.batch[rows],
+        runs=history.runs[rows],
+        spread=history.spread[rows],
+        limited=history.limited[rows],
+    )
+
+
 def _with_noise(history: History) -> History:
     """Return a history whose rows are means of three trainings each, with some spread."""
     return replace(
         history,
         runs=np.full(len(history), 3, dtype=np.int64),
-        spread=np.full(history.y.shape, 0.1),
+        spread=np.full(history.judged.shape, 0.1),
     )
 
 
 @contextlib.contextmanager
 def _left_alone(name: str, history: History, *arrays: NDArray[Any]) -> Iterator[None]:
     """Check that a history and other arguments are not changed meanwhile."""
-    held = [history.x, history.y, history.batch, history.runs, history.spread, *arrays]
+    held = [*_arrays(history), *arrays]
     before = [a.copy() for a in held]
     yield
     same = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(before, held, strict=True))
     assert same, f"{name}: the history and all arguments must be left as they were"
+
+
+def _arrays(history: History) -> list[NDArray[Any]]:
+    """Return what a history holds of its rows."""
+    held = (history.x, history.y, history.limited, history.batch, history.runs, history.spread)
+    return [*held]
 
 
 def _awkward_problems() -> dict[str, Function]:
@@ -139,5 +181,9 @@ def _awkward_problems() -> dict[str, Function]:
         "some rows failed": continuous(failing, 2, 2),
         "all rows failed": continuous(lambda x: np.full((len(x), 2), np.nan), 2, 2),
         "all rows infeasible": continuous(smooth, 2, 2, limit=-1.0),
+        "a limit beside the objectives": replace(
+            continuous(lambda x: np.hstack([smooth(x), x[:, :1]]), 2, 2),
+            limits=(Limit("f3", limit=0.5),),
+        ),
         "nothing to search": continuous(lambda x: np.ones((len(x), 2)), 0, 2),
     }

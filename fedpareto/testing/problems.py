@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.errors import FedparetoError
-from fedpareto.problem import Checks, JoinsRepeats, Knows, Problem, TellsOnTheWay
+from fedpareto.problem import Checks, JoinsRepeats, Knows, Problem, TellsOnTheWay, judges
 from fedpareto.space import FloatArray, Integer, Values
 
 
 def check_problem(problem: Problem, n: int = 3, seed: int = 0) -> None:
     """Check that a problem measures its objectives, row by row, whatever the neighbours.
 
-    What else it can do (Checks, JoinsRepeats, Knows, TellsOnTheWay) is checked on the same rows.
+    What else it can do (Checks, JoinsRepeats, Knows, LimitsMeasures, TellsOnTheWay) is checked on
+    the same rows.
     """
     if isinstance(problem, Checks):
         _check_checks(problem)
@@ -25,9 +26,14 @@ def check_problem(problem: Problem, n: int = 3, seed: int = 0) -> None:
     values = problem.space.decode(x)
     seeds = [seed + i % 2 for i in range(n)]
     whole = problem.measure(values, seeds)
-    for objective in problem.objectives:
-        assert objective.measure in whole, (
-            f"{objective.name}: measure {objective.measure!r} must be among {sorted(whole)}"
+    asked = judges(problem)
+    names = [judge.name for judge in asked]
+    assert len(set(names)) == len(names), (
+        f"limits: must have names that differ from one another and from objectives, found {names}"
+    )
+    for judge in asked:
+        assert judge.measure in whole, (
+            f"{judge.name}: measure {judge.measure!r} must be among {sorted(whole)}"
         )
     order = [*range(1, n), 0]
     turned = problem.measure(_rows(values, order), [seeds[i] for i in order])
@@ -44,7 +50,7 @@ def check_problem(problem: Problem, n: int = 3, seed: int = 0) -> None:
         together = problem.repeats_at_once
         assert together >= 1, f"repeats_at_once: must be at least 1, found {together}"
     if isinstance(problem, Knows):
-        _check_known(problem, [o.measure for o in problem.objectives], values, whole)
+        _check_known(problem, [o.measure for o in asked], values, whole)
     _check_on_the_way(problem, values, seeds, whole)
 
 
@@ -68,11 +74,11 @@ def _check_checks(problem: Checks) -> None:
 
 
 def _check_known(
-    problem: Knows, objectives: Sequence[str], values: Values, measured: Mapping[str, FloatArray]
+    problem: Knows, judged: Sequence[str], values: Values, measured: Mapping[str, FloatArray]
 ) -> None:
     """Check that what is known without a run is what a run measures, for the measures asked for."""
     for names in (None, [*measured], []):
-        asked = objectives if names is None else names
+        asked = judged if names is None else names
         known = problem.known(values) if names is None else problem.known(values, names)
         for name, column in known.items():
             assert name in asked, f"known: must tell only what is asked, {asked}, found {name!r}"
@@ -115,11 +121,11 @@ def _check_on_the_way(
 def _check_curves(
     problem: Problem, curves: Mapping[str, FloatArray], lengths: NDArray[np.int64]
 ) -> None:
-    """Check that each objective has a curve of the right shape, which ends where its run does."""
+    """Check that what is judged has a curve of the right shape, which ends where its run does."""
     shape = (len(lengths), int(lengths.max()))
-    for objective in problem.objectives:
-        assert objective.measure in curves, (
-            f"measure_along: must tell {objective.measure!r} on the way, found {sorted(curves)}"
+    for judge in judges(problem):
+        assert judge.measure in curves, (
+            f"measure_along: must tell {judge.measure!r} on the way, found {sorted(curves)}"
         )
     beyond = np.arange(1, shape[1] + 1) > lengths[:, None]
     for name, curve in curves.items():

@@ -1,23 +1,17 @@
-"""Checks of the noise that training really adds, and the observer that takes it down.
-
-Each check says how likely it is that what is stated gives what was seen, or something further off. Where one
-check tests many things, its smallest chance is multiplied by their number.
-"""
+"""Checks of the noise that training really adds, and the observer that takes it down."""
 
 from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations
 
 import numpy as np
 import torch
-from scipy import fft, special, stats
 
+from fedpareto.audit.chances import UNLIKELY, Draws, cohort_chances, noise_chances
 from fedpareto.federation.observer import Observer
 
-UNLIKELY = 1e-6  # as likely as a normal number beyond 4.9 standard deviations
 VIEWS = ("server", "secagg", "release")
 LENGTHS = (0.0, 1e-3, 0.5, 1.0, 3.0, 1e20)  # of planted updates, in units of the clipping norm
 
@@ -38,14 +32,6 @@ class Terms:
     @property
     def of_sum(self):
         return self.sigma * self.cohort**0.5
-
-
-@dataclass(frozen=True)
-class Draws:
-    """Noise in units of what is stated, [n,P], and whose it is, name → [n]."""
-
-    values: np.ndarray
-    labels: dict[str, np.ndarray]
 
 
 @lru_cache(maxsize=2000)
@@ -172,99 +158,3 @@ def check_clipping(watch, tolerance=1e-6):
         if k in watch.who(s, t) and (norm > clip * (1 + tolerance) or np.abs(sent - own).max() > tolerance * clip):
             wrong.append((t, k, round(float(norm / clip), 3)))
     assert not wrong, f"clipping: {len(wrong)} uploads; round, client and norm in units of that allowed: {wrong[:5]}"
-
-
-def noise_chances(found):
-    """Return how likely it is that independent standard normal numbers are as far off as these, by check."""
-    z, (n, P) = found.values, found.values.shape
-    squares = np.square(z)
-    size = special.ndtri(2 * special.ndtr(np.abs(z)) - 1)  # normal and independent where z is, whatever the signs
-    size = np.clip(size, -9, 9)  # zeros, which normal numbers never are, stay finite
-    chances = {
-        "mean": _of_normal(z.sum() / z.size**0.5),
-        "mean of a row": _of_normal(z.sum(1) / P**0.5),
-        "mean of a coordinate": _of_normal(z.sum(0) / n**0.5),
-        "variance": _of_squares(squares.sum(), z.size),
-        "variance of a row": _of_squares(squares.sum(1), P),
-        "variance of a coordinate": _of_squares(squares.sum(0), n),
-        "shape": stats.kstest(z.ravel(), "norm", method="asymp").pvalue,
-        "kurtosis": _of_normal((np.square(squares).mean() - 3) * (z.size / 96) ** 0.5),
-        "tails": _of_count((np.abs(z) > 4).sum(), z.size, 2 * special.ndtr(-4.0)),
-        "rows alike": _of_pairs(z),
-        "rows alike in size": _of_pairs(size),
-        "coordinates alike": _of_pairs(z.T),
-        "coordinates alike in size": _of_pairs(size.T),
-        "coordinates at a distance": _of_distances(z),
-    }
-    return chances | {f"sums over each {name}": _of_sums(found, name) for name in found.labels}
-
-
-def _of_normal(z):
-    """Return the chance that one of some standard normal numbers is as far from 0 as the furthest here."""
-    return np.size(z) * 2 * special.ndtr(-np.max(np.abs(z)))
-
-
-def _of_squares(total, count):
-    """Return the chance of the least likely of some sums of the squares of count standard normal numbers."""
-    tail = np.minimum(stats.chi2.cdf(total, count), stats.chi2.sf(total, count))
-    return np.size(total) * 2 * np.min(tail)
-
-
-def _of_count(k, n, chance):
-    """Return the chance of the least likely of some counts among n, each by this chance."""
-    tail = np.minimum(stats.binom.cdf(k, n, chance), stats.binom.sf(np.asarray(k) - 1, n, chance))
-    return np.size(k) * 2 * np.min(tail)
-
-
-def _of_pairs(rows):
-    """Return the chance that two of some independent rows have an angle as far from a right one as here."""
-    n, P = rows.shape
-    if n < 2:
-        return 1.0
-    unit = torch.nn.functional.normalize(torch.from_numpy(rows).float().contiguous(), dim=1)
-    most = 0.0
-    for i in range(0, n, 256):
-        cosines = unit[i : i + 256] @ unit[i:].T
-        cosines.fill_diagonal_(0)
-        least, largest = cosines.aminmax()
-        most = max(most, -float(least), float(largest))
-    most = min(most, 1 - 1e-6)
-    return n * (n - 1) * stats.t.sf(most * ((P - 1) / (1 - most**2)) ** 0.5, P - 1)
-
-
-def _of_distances(z):
-    """Return the chance that coordinates some distance apart, counted in a circle, agree as much as here."""
-    n, P = z.shape
-    spectrum = (np.abs(fft.rfft(z, axis=1)) ** 2).sum(0)
-    apart = fft.irfft(spectrum, P)[1 : (P + 1) // 2]
-    return _of_normal(apart / (n * P) ** 0.5)
-
-
-def _of_sums(found, name):
-    """Return the chance of the variance of sums of the rows that differ in this label alone."""
-    others = np.stack([column for other, column in found.labels.items() if other != name])
-    order = np.lexsort(others)
-    new = np.append(True, (np.diff(others[:, order]) != 0).any(0))
-    starts = np.flatnonzero(new)
-    counts = np.diff(np.append(starts, len(order)))
-    sums = np.add.reduceat(found.values[order], starts, axis=0) / counts[:, None] ** 0.5
-    several = sums[counts > 1]
-    return _of_squares(np.square(several).sum(), several.size) if several.size else 1.0
-
-
-def cohort_chances(present, ratio):
-    """Return how likely it is that cohorts [trainings,T,K] drawn anew are as far off as these, by check.
-
-    Each client is in two such cohorts by the chance ratio². In cohorts of fixed size, clients in both are less
-    spread than clients by chance, so that this errs to the safe side.
-    """
-    trainings, T, K = present.shape
-
-    often = present.sum(1)  # [trainings,K]
-    spread = ((often - T * ratio) ** 2).sum() / (T * ratio * (1 - ratio))
-    common = [(a & b).sum() for a, b in combinations(present, 2)]
-    return {
-        "how often a client comes": _of_count(often.sum(0), trainings * T, ratio),
-        "cohorts of rounds alike": _of_squares(spread, often.size),
-        "cohorts of trainings alike": _of_count(common, T * K, ratio**2) if common else 1.0,
-    }

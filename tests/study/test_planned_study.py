@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import tomllib
@@ -172,6 +173,21 @@ def test_the_smallest_data_that_suffice_are_named(fedpareto, tmp_path, clients, 
     assert tomllib.loads(path.read_text(encoding="utf-8"))["data"] == {"name": data, "clients": clients}
 
 
+@pytest.mark.parametrize("adjacency", ["zero_out", "replace"])
+def test_a_planned_study_of_records_states_the_planned_epsilon_in_the_same_words(fedpareto, tmp_path, adjacency):
+    path = tmp_path / "planned.toml"
+    words = ["plan", "--epsilon", 5, "--clients", 6, "--unit", "record", "--records", 150, "--batch-size", 12, "--local-steps", 3,
+             "--rounds", "2,4", "--clipping-norm", 0.7, "--adjacency", adjacency, "--row", 2]
+    rows = json.loads(fedpareto(*words, "--json").out)["choices"]
+    said = fedpareto(*words, "--study", path).out
+    study = load_study(path)
+    assert study.problem.columns({"learning_rate": [0.1]}, 1)["epsilon"][0] == rows[1]["epsilon"] <= 5
+    promised = study.problem.guarantee({"learning_rate": 0.1})
+    assert " ".join(f"Row 2: {promised.statement()}".split()) in " ".join(said.split())
+    study.problem.check()
+    assert np.isfinite(study.problem.measure({"learning_rate": [0.1]}, [0])["test_loss"][0])
+
+
 @pytest.mark.parametrize(("words", "says"), [
     (asks("--study", "FILE", "--data", "digit"), "data.name: there is no data set 'digit'. Did you mean 'digits'?"),
     (asks("--data", "digits"), "--data: must go with --study FILE, found digits alone"),
@@ -181,8 +197,8 @@ def test_the_smallest_data_that_suffice_are_named(fedpareto, tmp_path, clients, 
     (["plan", "--epsilon", "8", "--clients", "70000", "--rounds", "2", "--study", "FILE"],
      "--data: must hold an image for each of the 70,000 clients, found 60,000 in mnist. Name data of your own"),
     (["plan", "--epsilon", "8", "--clients", "20", "--rounds", "200000", "--study", "FILE"], "training.rounds: must be at most 100000"),
-    (["plan", "--epsilon", "8", "--clients", "5", "--unit", "record", "--records", "100", "--batch-size", "10", "--local-steps", "5",
-      "--rounds", "2", "--study", "FILE"], "unit: must not be record with records of each silo"),
+    (["plan", "--epsilon", "8", "--clients", "5", "--unit", "record", "--records", "20000", "--batch-size", "10", "--local-steps", "5",
+      "--rounds", "2", "--study", "FILE"], "--data: must hold 20,000 images for each of the 5 clients, found 60,000 in mnist"),
 ])
 def test_what_no_study_can_hold_is_refused(fedpareto, tmp_path, words, says):
     path = tmp_path / "planned.toml"

@@ -50,12 +50,17 @@ class DpSgd:
     ) -> None:
         import torch
 
-        from fedpareto.federation.records import clipped_sums
+        from fedpareto.federation.grouped import of_each
+        from fedpareto.federation.records import add_clipped
 
-        norm = step.values["record_clipping_norm"]  # [R]
-        sums = clipped_sums(stack, params, batch.x, batch.y, batch.weight, loss, norm)
+        values = step.values
+        norm = values["record_clipping_norm"]  # [R]
         with torch.no_grad():
-            spread = step.values["record_noise_multiplier"] * norm / step.values["batch_size"]
-            for i, (p, total) in enumerate(zip(params, sums, strict=True)):
-                wide = spread.view(-1, *[1] * (p.dim() - 2))  # [R,...]
-                step.move(i, p, total.addcmul_(step.noise[i], wide))
+            totals, times = step.totals(params)  # [M,R]
+        weight = batch.weight * times
+        add_clipped(totals, stack, params, batch.x, batch.y, weight, loss, norm)
+        with torch.no_grad():
+            spread = values["record_noise_multiplier"] * norm / values["batch_size"] * times
+            for total, noise in zip(totals, step.noise, strict=True):
+                total.addcmul_(noise, of_each(spread, total))
+            step.settle(params)
