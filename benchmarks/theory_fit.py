@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from fedpareto import theory
+from fedpareto.contract import cohort
 from fedpareto.front import hypervolume
 from fedpareto.report.figures import save
 
+STEPS = 20  # of a client in a round, but in the ablations E=…
 FIGURE = Path(__file__).parent.parent / "docs" / "theory-fit.png"
 
 
 def runs_of(stored, name: str) -> theory.Runs:
-    return theory.Runs.of(stored[f"{name}/sigma"], stored[f"{name}/q"], stored[f"{name}/loss"][:, None].astype(float))
+    asked = [cohort(float(q), int(stored[f"{name}/clients"])) for q in stored[f"{name}/q"]]
+    losses = stored[f"{name}/loss"][:, None].astype(float)  # the mean over seeds
+    return theory.Runs.of(stored[f"{name}/sigma"], stored[f"{name}/q"], losses, round_steps=np.array(asked) * STEPS)
 
 
 def estimated(stored, name: str) -> theory.Estimate:
@@ -55,22 +62,34 @@ def predicted(stored) -> dict[str, object]:
             "ratio_to_all_q": hypervolume(got, corner) / hypervolume(objectives(theory.full_grid(grid).points), corner)}
 
 
-def costs(stored) -> dict[str, dict[str, float]]:
-    """Return trainings, rounds and seconds of four ways to a setting for K = 40, q = 0.5 (Tables II and III, measured)."""
-    grid, seeds = runs_of(stored, "grid"), int(stored["grid/seeds"])
+def spent(found: theory.Spending, seeds: int) -> dict[str, float]:
+    """Return what a search costs with so many seeds of each training."""
+    return {"trainings": found.trainings * seeds, "rounds": found.rounds * seeds, "client_steps": found.client_steps * seeds}
+
+
+def ways(runs: theory.Runs, pre: theory.Spending, final: theory.Spending, whole_front: bool) -> dict[str, theory.Spending]:
+    """Return what each way to a setting, or to the whole front, costs with one seed; the last includes the training that follows."""
+    middle = float(np.median(theory.full_grid(runs).points["leakage"]))
+    return {"full grid": theory.full_grid(runs).cost, "training with budget": theory.with_budget(runs, middle).cost,
+            "training until convergence": theory.until_convergence(runs, whole_front=whole_front).cost, "low-cost design": pre + final}
+
+
+def costs(stored) -> dict[str, dict[str, dict[str, float]]]:
+    """Return trainings, rounds and client-steps of the ways to one setting (Table II) and to the front over seven q (Table III).
+
+    Every way has as many seeds of each training: those of the grid.
+    """
+    grid, seeds, rounds = runs_of(stored, "grid"), int(stored["grid/seeds"]), stored["grid/loss"].shape[1]
+    pre = theory.full_grid(runs_of(stored, "pre")).cost
     half = grid.sample_ratio == 0.5
-    real = theory.Runs.of(grid.sigma[half], 0.5, grid.loss[half])
-    each = float(stored["fine/seconds"]) / (len(stored["fine/sigma"]) * int(stored["fine/seeds"]) * grid.loss.shape[2])
-    middle = float(np.median(theory.full_grid(real).points["leakage"]))
-    ways = {"full grid": theory.full_grid(real), "training with budget": theory.with_budget(real, middle),
-            "training until convergence": theory.until_convergence(real)}
-    out = {name: {"trainings": w.cost.trainings * seeds, "rounds": w.cost.rounds * seeds, "seconds": w.cost.seconds(each) * seeds}
-           for name, w in ways.items()}
-    whole = theory.full_grid(grid).cost
-    out = {"full grid, seven q": {"trainings": whole.trainings * seeds, "rounds": whole.rounds * seeds,
-                                  "seconds": float(stored["grid/seconds"])}} | out
-    pre = len(stored["pre/sigma"]) * int(stored["pre/seeds"])
-    return out | {"low-cost design": {"trainings": pre, "rounds": pre * grid.loss.shape[2], "seconds": float(stored["pre/seconds"])}}
+    real = replace(grid, **{name: getattr(grid, name)[half] for name in ("sigma", "sample_ratio", "loss", "leakage", "round_steps")})
+    one = theory.law_cost(theory.Spending(0, 0), rounds, round_steps=20 * STEPS)
+    k, clients = estimated(stored, "pre").k, int(stored["grid/clients"])
+    asked = np.clip(k * np.unique(grid.sigma) ** 2 * rounds / clients, grid.sample_ratio.min(), 1.0)  # the q of each σ, by the law
+    each = [theory.law_cost(theory.Spending(0, 0), rounds, round_steps=float(cohort(float(q), clients) * STEPS)) for q in asked]
+    found = {"one setting, q = 0.5 (Table II)": ways(real, pre, one, whole_front=False),
+             "the front, seven q (Table III)": ways(grid, pre, functools.reduce(operator.add, each), whole_front=True)}
+    return {name: {way: spent(cost, seeds) for way, cost in table.items()} for name, table in found.items()}
 
 
 def draw(axes, stored) -> None:
@@ -103,5 +122,9 @@ def report(path: Path, as_json: bool) -> None:
               f"({e['slope_interval'][0]:.2f} to {e['slope_interval'][1]:.2f}); plain quartiles {e['plain_quartiles']}")
     p = found["predicted_front"]
     print(f"predicted front, K = 40, q = 0.5: {p['ratio']:.4f} of the grid's hypervolume, {p['ratio_to_all_q']:.4f} of the seven-q grid's")
-    for name, c in found["costs"].items():
-        print(f"{name:28s} {c['trainings']:5.0f} trainings {c['rounds']:8.0f} rounds {c['seconds']:7.1f} s")
+    for name, table in found["costs"].items():
+        print(f"{name}, {int(stored['grid/seeds'])} seeds each")
+        whole = table["full grid"]["client_steps"]
+        for way, c in table.items():
+            print(f"  {way:28s} {c['trainings']:6,.0f} trainings {c['rounds']:9,.0f} rounds {c['client_steps'] / 1e6:8.2f} million client-steps "
+                  f"{c['client_steps'] / whole:6.3f} of the grid's")

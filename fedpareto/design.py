@@ -205,11 +205,12 @@ def _checked(study: Study) -> tuple[Federation, Variable]:
             f"design: mechanism.sigma must be a range to design within, found {sigma}. "
             "Write sigma = [low, high]."
         )
-    fixed = (problem.training.learning_rate, problem.mechanism.clipping_norm)
-    if any(isinstance(value, Variable) for value in fixed):
+    solved = ("sigma", "sample_ratio", "rounds")
+    others = [name for name in problem.space.names if name not in solved]
+    if others:
         raise SettingError(
-            "design: training.learning_rate and mechanism.clipping_norm must be fixed, found a "
-            "range: k holds for one of each. Write one number."
+            f"design: {others[0]} must be fixed, found that it is searched: k holds for one value "
+            "of it. Write one."
         )
     if not least(sigma) > 0:
         raise SettingError(
@@ -301,10 +302,11 @@ def _round_steps(problem: Federation, ratio: float) -> float:
     """Return the mini-batch steps that the clients of a round take together, on average."""
     training, clients = problem.training, problem.data.clients
     asked = cohort(ratio, clients, training.sampling)
-    if training.local_steps:
-        return asked * training.local_steps
+    work = training.work
+    if work.steps:
+        return asked * work.steps
     images = len(load(problem.data).y_train) / clients
-    return asked * training.local_epochs * math.ceil(images / training.batch_size)
+    return asked * work.epochs * math.ceil(images / work.batch_size)
 
 
 def _seconds_per_round(problem: Federation, sigma: float, ratio: float) -> float:

@@ -13,6 +13,7 @@ from fedpareto.noise import derive, widened
 from fedpareto.problem import (
     JoinsRepeats,
     Problem,
+    SortsPoints,
     TellsOnTheWay,
     UsesDevice,
     free_variable,
@@ -65,6 +66,8 @@ def training_seed(study: Study, store: Store | None) -> int:
 
 def blocks_of(problem: Problem, trials: Sequence[Trial]) -> Iterator[list[Job]]:
     """Yield what is measured in one call: a block of trials, as many repeats as fit together."""
+    if isinstance(problem, SortsPoints):
+        trials = sorted(trials, key=lambda trial: problem.alike(trial.settings))
     repeats = sorted({r for t in trials for r in t.repeats_left})
     together = problem.repeats_at_once if isinstance(problem, JoinsRepeats) else 1
     for first in range(0, len(repeats), together):

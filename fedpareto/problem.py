@@ -167,6 +167,14 @@ class JoinsRepeats(Protocol):
 
 
 @runtime_checkable
+class SortsPoints(Protocol):
+    """A problem whose points are measured faster beside points that are like them."""
+
+    def alike(self, settings: Mapping[str, Any]) -> tuple[float, ...]:
+        """Return a key of a point, given its settings: near points have near keys."""
+
+
+@runtime_checkable
 class UsesDevice(Protocol):
     """A problem that may be measured on a GPU."""
 

@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from fedpareto.errors import SettingError
+from fedpareto.errors import FedparetoError, SettingError
 from fedpareto.loop import verify
-from fedpareto.reproduce import EXPERIMENTS, NAMES, named, papers_page, reproduce, results, study_of
-from fedpareto.reproduce.experiment import Experiment, Found, Part, verdict_of
-from fedpareto.reproduce.judge import above, missing, number
-from fedpareto.reproduce.races import race
+from fedpareto.reproduce import (
+    EXPERIMENTS,
+    NAMES,
+    committed,
+    named,
+    papers_page,
+    report,
+    reproduce,
+    results,
+    study_of,
+    train,
+    work_of,
+)
+from fedpareto.reproduce import studies_gu24 as gu
+from fedpareto.reproduce.experiment import Experiment, Found, Part, Rows, verdict_of
+from fedpareto.reproduce.gu24_cases import BOXES
+from fedpareto.reproduce.judge import above, missing, number, ranks_alike
+from fedpareto.reproduce.races import compared
+from fedpareto.reproduce.run import unjudged
+from fedpareto.reproduce.workers import Work
 from fedpareto.store import Store
+from fedpareto.trials import Trial
 
 ROOT = Path(__file__).parents[1]
 PARTS = {p.name: p for e in EXPERIMENTS.values() for p in e.parts}
@@ -23,11 +46,11 @@ NUMBER = r"\d+(?:\.\d+)?"
 
 
 @pytest.mark.parametrize("scale", ["quick", "paper"])
-@pytest.mark.parametrize("name", sorted(PARTS))
-def test_every_study_loads_at_every_scale(name, scale, tmp_path):
-    study = study_of(PARTS[name], scale, tmp_path)
-    assert study.name == name
-    assert study.budget >= study.optimizer.batch
+def test_every_study_loads_at_every_scale(scale, tmp_path):
+    for name, part in PARTS.items():
+        study = study_of(part, scale, tmp_path)
+        assert study.name == name
+        assert study.budget >= study.optimizer.batch
 
 
 def test_a_name_states_the_same_studies_wherever_it_is_used():
@@ -35,26 +58,33 @@ def test_a_name_states_the_same_studies_wherever_it_is_used():
         assert all(PARTS[p.name] == p for p in experiment.parts)
 
 
+def test_every_name_has_studies_at_every_scale():
+    assert tuple(EXPERIMENTS) == NAMES
+    assert all(
+        e.at(scale) and e.expected(scale) > 0
+        for e in EXPERIMENTS.values()
+        for scale in ("quick", "paper")
+    )
+
+
 def test_the_list_shows_every_name_with_its_times(fedpareto):
     done = fedpareto("reproduce", "--list")
     assert done.status == 0
-    assert [line.split()[0] for line in done.out.splitlines()[1:]] == [*NAMES]
-    assert "has no studies yet" in done.out
+    lines = done.out.split("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [*NAMES]
 
 
 def test_a_name_that_does_not_exist_is_refused():
-    with pytest.raises(SettingError, match="must name a figure or table of --list, found 'gu24-fig9'"):
+    with pytest.raises(
+        SettingError, match="must name a figure or table of --list, found 'gu24-fig9'"
+    ):
         named(["gu24-fig9"])
 
 
-def test_a_name_without_studies_is_refused(monkeypatch):
-    monkeypatch.delitem(EXPERIMENTS, "gu24-fig4")
-    with pytest.raises(SettingError, match="found gu24-fig4, which has none yet"):
-        named(["gu24-fig4"])
-
-
 def test_missing_study_files_are_said(tmp_path):
-    with pytest.raises(SettingError, match=r"needs the study files of the source, found no .*nothing\.toml"):
+    with pytest.raises(
+        SettingError, match=r"needs the study files of the source, found no .*nothing\.toml"
+    ):
         study_of(Part("x", "nothing.toml"), "paper", tmp_path)
 
 
@@ -68,7 +98,22 @@ def test_a_ranking_is_open_within_two_standard_errors():
     assert above("a above b", "6.2", [0.9, 0.91, 0.9], [0.5, 0.52, 0.5]).verdict == "agrees"
     assert above("a above b", "6.2", [0.5, 0.52, 0.5], [0.9, 0.91, 0.9]).verdict == "differs"
     assert above("a above b", "6.2", [0.5, 0.6, 0.4], [0.5, 0.5, 0.5]).verdict == "open"
-    assert above("a above b", "6.2", [0.9], [0.5]).verdict == "open"
+    assert above("a above b", "6.2", [0.9, 0.91], [0.5, 0.5]).verdict == "open"
+
+
+def test_a_scale_ranks_as_epsilon_does_where_their_ranks_agree():
+    scale = [float(i) for i in range(12)]
+    assert ranks_alike("x", "Eq. 2", scale, [10 * s for s in scale]).verdict == "agrees"
+    assert ranks_alike("x", "Eq. 2", scale, [-s for s in scale]).verdict == "differs"
+    assert ranks_alike("x", "Eq. 2", [1.0] * 12, scale).verdict == "open"
+    assert ranks_alike("x", "Eq. 2", scale[:5], scale[:5]).verdict == "open"
+    assert ranks_alike("x", "Eq. 2", [*scale, 0], [*scale, np.inf]).verdict == "agrees"
+
+
+def test_a_small_experiment_leaves_a_printed_number_open():
+    assert unjudged(number("k", 22, "Fig. 2", 34, (31, 37))).verdict == "open"
+    ranked = above("a above b", "6.2", [0.9, 0.91, 0.9], [0.5, 0.52, 0.5])
+    assert unjudged(ranked) == ranked
 
 
 def test_one_difference_makes_the_whole_differ():
@@ -76,40 +121,259 @@ def test_one_difference_makes_the_whole_differ():
     assert verdict_of([agrees]) == "agrees"
     assert verdict_of([agrees, missing("x", "1", "", "why")]) == "open"
     assert verdict_of([agrees, number("k", 5, "", 1, (0.8, 1.2))]) == "differs"
+    assert verdict_of([agrees, replace(agrees, verdict="below")]) == "agrees"
+    assert verdict_of(Found((), ()).comparisons) == "open"
 
 
-def tiny(name, optimizer):
-    changes = {"name": name, "data.name": "digits", "model": {"name": "lr"}, "training.local_epochs": 1,
-               "training.rounds": 1, "training.evaluate_every": 1, "budget": 4, "optimizer": optimizer}
-    return Part(name, "kang23-rd.toml", changes, {})
+@pytest.mark.parametrize("name", NAMES)
+def test_without_rows_everything_is_open(name, tmp_path):
+    found = EXPERIMENTS[name].report({})
+    assert {c.verdict for c in found.comparisons} == {"open"}
 
 
-def test_a_run_goes_on_from_its_rows_verifies_and_says_the_same(tmp_path):
-    parts = [tiny(f"{a}-seed{s}", {"name": "nsga2", "population": 2, "penalty": a == "one"}) for a in ("one", "two") for s in (1, 2)]
-    parts = tuple(replace(p, changes={**p.changes, "seed": 1 + i % 2}) for i, p in enumerate(parts))
-    experiment = Experiment("tiny", "a race", "nothing", parts, race("Fig. 3", [("one", "two")]))
+def law_rows(part: Part, k: float, folder: Path, seeds: int = 2) -> Rows:
+    """Return rows of trainings whose test loss is that of Gu 2024, Eq. 8."""
+    study = study_of(part, "paper", folder)
+    problem = study.problem
+    last = int(problem.training.rounds.high)
+    share = problem.training.sample_ratio * problem.data.clients
+    T = np.arange(1, last + 1)
+    trials, losses = [], {}
+    for i, sigma in enumerate(
+        np.linspace(problem.mechanism.sigma.low, problem.mechanism.sigma.high, 15).tolist()
+    ):
+        loss = 1 / T + k * sigma**2 / share
+        measures = {
+            "gu24_eq2": last / sigma,
+            "epsilon_secagg": 2 * last / sigma,
+            "epsilon_release": last / sigma,
+            "test_loss": float(loss[-1]),
+        }
+        trials.append(Trial(i, 0, (0.0, 0.0), {"sigma": sigma, "rounds": last}, "done", measures))
+        losses[i] = [loss.tolist()] * seeds
+    return Rows(study, trials, losses, 1.0)
+
+
+def test_trainings_that_follow_the_law_are_found_to_follow_it(tmp_path):
+    rows = {
+        name: law_rows(part, 22.0 if "-lr-" in name else 110.0, tmp_path)
+        for name, part in PARTS.items()
+        if name.startswith("gu24-l")
+    }
+    for name in ("gu24-fig2a", "gu24-fig2b", "gu24-fig4", "gu24-fig5"):
+        found = EXPERIMENTS[name].report(rows)
+        assert verdict_of(found.comparisons) == "agrees", (name, found.comparisons)
+    cases = EXPERIMENTS["gu24-fig3"].report(rows)
+    on_it = [c for c in cases.comparisons if "Theorem 3" in c.what]
+    assert len(on_it) == len(BOXES)
+    assert {c.verdict for c in on_it} == {"agrees"}, on_it
+    front = [
+        c for c in EXPERIMENTS["gu24-fig6"].report(rows).comparisons if "predicted front" in c.what
+    ]
+    assert {c.verdict for c in front} == {"agrees"}, front
+
+
+def test_trainings_that_follow_another_law_differ(tmp_path):
+    rows = {p.name: law_rows(p, 60.0, tmp_path) for p in gu.grid("lr")}
+    assert EXPERIMENTS["gu24-fig2a"].report(rows).comparisons[0].verdict == "differs"
+    other = {
+        p.name: law_rows(p, k, tmp_path)
+        for p, k in zip(gu.clients("lr"), (10.0, 20.0, 60.0), strict=True)
+    }
+    assert EXPERIMENTS["gu24-fig5"].report(other).comparisons[0].verdict == "differs"
+
+
+def test_a_design_costs_what_its_trainings_count(tmp_path):
+    rows = {p.name: law_rows(p, 25.0, tmp_path) for p in (gu.public("lr"), gu.real("lr"))}
+    said = EXPERIMENTS["gu24-table2"].report(rows).comparisons[0].ours
+    # fifteen noises, two seeds, 200 rounds, ten clients, 20 steps; then one noise for twenty clients
+    expected = 15 * 2 * 200 * 10 * 20 + 2 * 200 * 20 * 20
+    assert said.startswith(f"{expected:,} against ")
+
+
+def tiny(name, optimizer, seed=1, budget=4):
+    changes = {
+        "name": name,
+        "seed": seed,
+        "data.name": "digits",
+        "model": {"name": "lr"},
+        "training.local_epochs": 1,
+        "training.rounds": 1,
+        "training.evaluate_every": 1,
+        "budget": budget,
+        "optimizer": optimizer,
+    }
+    return Part(name, "kang23-rd.toml", changes, {}, {"quick": 1.0})
+
+
+def a_race(rows):
+    return Found((compared(rows, "one above two", "Fig. 3", "one", "two"),), ())
+
+
+def tiny_race(budget=4):
+    tables = {
+        "one": {"name": "nsga2", "population": 2},
+        "two": {"name": "nsga2", "population": 2, "penalty": False},
+    }
+    parts = tuple(
+        tiny(f"{a}-seed{s}", table, s, budget) for a, table in tables.items() for s in (1, 2)
+    )
+    return Experiment("tiny", "a race", "nothing", parts, a_race)
+
+
+def rows_in(folder):
+    found = {}
+    for path in sorted(folder.glob("*.db")):
+        with Store.read(path) as store:
+            found[path.stem] = [(t.settings, t.measures) for t in store.trials()]
+    return found
+
+
+def test_a_run_verifies_and_says_the_same_again(tmp_path):
+    experiment = tiny_race()
     first = reproduce(experiment, "quick", tmp_path)
     assert (tmp_path / "tiny.png").stat().st_size > 1000
     assert json.loads((tmp_path / "tiny.json").read_text()) == json.loads(json.dumps(first))
-    study = study_of(parts[0], "quick", tmp_path)
-    with Store.read(tmp_path / "one-seed1.db") as store:
-        assert len(store) == 4
-        assert list(verify(study, store)) == []
+    assert first["unfinished"] == ""
+    for part in experiment.parts:
+        with Store.read(tmp_path / f"{part.name}.db") as store:
+            assert len(store) == 4
+            assert list(verify(study_of(part, "quick", tmp_path), store)) == []
     again = reproduce(experiment, "quick", tmp_path)
     assert again["comparisons"] == first["comparisons"]
-    assert again["panels"] == first["panels"]
     assert "of 1 statements agree" in first["paragraph"]
+    assert "after 4 evaluations" in first["comparisons"][0]["ours"]
+
+
+def test_what_is_not_run_to_the_end_is_said(tmp_path):
+    small, large = tiny_race(2), tiny_race(6)
+    train(work_of([small], "quick", tmp_path)[:3])
+    found = reproduce(large, "quick", tmp_path, seconds=0)
+    assert found["unfinished"] == "nothing of two; 2 of 6 trials of one"
+    assert "after 2 evaluations" in found["comparisons"][0]["ours"]
+    said = {**found, "comparisons": [{**c, "scale": "quick"} for c in found["comparisons"]]}
+    assert "Not run to the end: nothing of two" in papers_page([{**said, "name": "gu24-fig2a"}])
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from fedpareto.reproduce import train
+from fedpareto.reproduce.run import unjudged
+from fedpareto.reproduce.workers import Work
+if __name__ == "__main__":
+    train([Work(Path(p), 1.0) for p in sys.argv[1:]], jobs=2)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_of_many_processes_that_is_killed_goes_on_to_the_same_rows(tmp_path):
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    assert train(work_of([tiny_race(8)], "quick", alone))
+    work = work_of([tiny_race(8)], "quick", killed)
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    child = subprocess.Popen(
+        [sys.executable, str(script), *(str(w.path) for w in work)], start_new_session=True
+    )
+    until = time.monotonic() + 120
+    while not any(rows_in(killed).values()) and time.monotonic() < until:
+        time.sleep(0.05)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    assert train(work, jobs=2)
+    assert rows_in(killed) == rows_in(alone)
+    for part in tiny_race(8).parts:
+        with Store.read(killed / f"{part.name}.db") as store:
+            assert list(verify(study_of(part, "quick", killed), store)) == []
+
+
+ALONE = KILLED.replace(", jobs=2", "")
+
+
+def test_a_run_that_is_killed_goes_on_to_the_same_rows(tmp_path):
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    assert train(work_of([tiny_race(8)], "quick", alone))
+    work = work_of([tiny_race(8)], "quick", killed)
+    script = tmp_path / "killed.py"
+    script.write_text(ALONE)
+    child = subprocess.Popen([sys.executable, str(script), *(str(w.path) for w in work)])
+    until = time.monotonic() + 120
+    while not any(rows_in(killed).values()) and time.monotonic() < until:
+        time.sleep(0.05)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    before = sum(map(len, rows_in(killed).values()))
+    assert 0 < before < 32, before
+    assert train(work)
+    assert rows_in(killed) == rows_in(alone)
+    for part in tiny_race(8).parts:
+        with Store.read(killed / f"{part.name}.db") as store:
+            assert list(verify(study_of(part, "quick", killed), store)) == []
+
+
+def test_the_time_given_ends_a_run_between_blocks(tmp_path):
+    work = work_of([tiny_race(6)], "quick", tmp_path)
+    assert not train(work, seconds=0)
+    assert not train(work, seconds=1e-6)
+    begun = rows_in(tmp_path)
+    assert sum(map(len, begun.values())) < 24
+    assert train(work)
+    assert {len(rows) for rows in rows_in(tmp_path).values()} == {6}
+
+
+@pytest.mark.slow
+def test_a_study_that_cannot_be_trained_is_said_after_the_others(tmp_path):
+    work = work_of([tiny_race(2)], "quick", tmp_path)
+    bad = tmp_path / "bad.toml"
+    bad.write_text("budget = 0\n")
+    with pytest.raises(FedparetoError, match="budget"):
+        train([*work, Work(bad, 9.0)], jobs=2)
+    assert {len(rows) for rows in rows_in(tmp_path).values()} == {2}
+
+
+def test_the_command_reports_what_the_rows_say_without_training(fedpareto, tmp_path):
+    done = fedpareto("reproduce", "kang23-fig6", "--output", tmp_path, "--seconds", 0)
+    assert done.status == 0
+    assert "1 names at quick scale: 18 studies" in done.err
+    assert "kang23-fig6  open" in done.out
+    assert json.loads((tmp_path / "quick" / "kang23-fig6.json").read_text())["verdict"] == "open"
 
 
 def test_the_page_is_what_the_results_say():
-    assert (ROOT / "docs" / "papers.md").read_text() == papers_page(results()), "run: python docs/generate.py"
+    assert (ROOT / "docs" / "papers.md").read_text() == papers_page(results()), (
+        "run: python docs/generate.py"
+    )
 
 
 def test_no_number_stands_on_the_page_that_the_results_do_not_hold():
-    held = {n for path in (ROOT / "benchmarks" / "results" / "papers").glob("*.json") for n in re.findall(NUMBER, path.read_text())}
+    held = {
+        n
+        for path in (ROOT / "benchmarks" / "results" / "papers").glob("*.json")
+        for n in re.findall(NUMBER, path.read_text())
+    }
     held |= {n for name in NAMES for n in re.findall(NUMBER, name)}
     assert set(re.findall(NUMBER, (ROOT / "docs" / "papers.md").read_text())) <= held
 
 
-def test_nothing_found_is_open():
-    assert verdict_of(Found((), ()).comparisons) == "open"
+def test_what_a_scale_has_not_run_is_taken_from_the_quick_one(tmp_path):
+    ran = {"what": "a", "ours": "1", "why": "a: one.", "verdict": "agrees"}
+    unrun = {"what": "b", "ours": "–", "why": "b: not run.", "verdict": "open"}
+    quick = {"what": "b", "ours": "2", "why": "b: two.", "verdict": "differs"}
+    for name, scale, comparisons in (("x", "paper", [ran, unrun]), ("x-quick", "quick", [{**ran, "ours": "9"}, quick])):
+        text = json.dumps({"scale": scale, "comparisons": comparisons, "figure": f"{name}.png", "smaller": "less"})
+        (tmp_path / f"{name}.json").write_text(text)
+    found = committed("x", tmp_path)
+    assert [(c["ours"], c["scale"]) for c in found["comparisons"]] == [("1", "paper"), ("2", "quick")]
+
+
+def test_a_committed_result_is_of_the_studies_as_they_are():
+    for found in results():
+        parts = {p.name: p for p in EXPERIMENTS[found["name"]].at(found["scale"])}
+        assert {s["name"] for s in found["studies"]} == set(parts)
+
+
+def test_a_report_of_rows_alone_is_that_of_the_run(tmp_path):
+    experiment = tiny_race(2)
+    ran = reproduce(experiment, "quick", tmp_path)
+    assert report(experiment, "quick", tmp_path)["comparisons"] == ran["comparisons"]

@@ -5,12 +5,14 @@ A family of attacks, one file each. A failed attack proves nothing; what one fin
 
 from fedpareto.audit.base import Attack, Finding, Points
 from fedpareto.audit.canary import Canary
+from fedpareto.audit.inversion import Inversion
 from fedpareto.audit.membership import Membership
 from fedpareto.audit.noise import WhiteBox
-from fedpareto.audit.run import Job, Plan, attacks_of, audit, last_of, plan
+from fedpareto.audit.run import Job, Plan, attacks_of, audit, plan
 
 ATTACKS: dict[str, type[Attack]] = {
     "canary": Canary,
+    "inversion": Inversion,
     "membership": Membership,
     "noise": WhiteBox,
 }
@@ -20,6 +22,7 @@ __all__ = [
     "Attack",
     "Canary",
     "Finding",
+    "Inversion",
     "Job",
     "Membership",
     "Plan",
@@ -27,6 +30,5 @@ __all__ = [
     "WhiteBox",
     "attacks_of",
     "audit",
-    "last_of",
     "plan",
 ]

@@ -187,9 +187,3 @@ def _named(name: str) -> Iterator[None]:
             f"audit: attack {name} must run to its end, found {told(error)}. Try it with "
             "fedpareto.testing.check_attack."
         ) from error
-
-
-def last_of(audits: Sequence[Audit]) -> list[Audit]:
-    """Return the last audit of each attack and view on each point."""
-    found = {json.dumps([a.trial, a.settings, a.attack, a.view], sort_keys=True): a for a in audits}
-    return list(found.values())

@@ -13,7 +13,8 @@ NO_PROOF = (
 
 def sentence(measures: Mapping[str, Any]) -> str:
     """Return what an attack found as one line."""
-    parts = [words(measures) for words in (_canary, _membership, _noise) if words(measures)]
+    said = [words(measures) for words in (_canary, _membership, _inversion, _noise)]
+    parts = [text for text in said if text]
     if not parts:
         numbers = {n: v for n, v in measures.items() if isinstance(v, int | float)}
         parts = [", ".join(f"{name} {value:.4g}" for name, value in numbers.items())]
@@ -51,6 +52,17 @@ def _told(measures: Mapping[str, Any], prefix: str, what: str) -> str:
     return (
         f"{what} told with AUC {_number(measures[f'{prefix}auc'])}, "
         f"{100 * measures[f'{prefix}tpr_at_0.01']:.3g} % of them at 1 % false alarms"
+    )
+
+
+def _inversion(measures: Mapping[str, Any]) -> str:
+    if "psnr" not in measures:
+        return ""
+    return (
+        f"pictures at {_number(measures['psnr'])} dB, the mean image at "
+        f"{_number(measures['psnr_of_mean'])} ({measures['form']}); "
+        f"{100 * measures['label']:.3g} % of labels; {100 * measures['lineup']:.3g} % found among "
+        f"{measures['candidates']:,} candidates, {100 * measures['lineup_chance']:.3g} % by chance"
     )
 
 

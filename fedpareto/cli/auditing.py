@@ -80,9 +80,9 @@ def audit(
     It can be stopped at any time: the same command goes on where it stood. An alarm, found twice,
     ends with status 1. A failed attack proves nothing.
     """
-    from fedpareto.audit import ATTACKS, attacks_of, last_of, plan
+    from fedpareto.audit import ATTACKS, attacks_of, plan
     from fedpareto.audit import audit as attack
-    from fedpareto.store import Store
+    from fedpareto.store import Store, last_of
 
     if trial is not None and front:
         raise SettingError("audit: --trial must stand without --front, found both. Leave one out.")

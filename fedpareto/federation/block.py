@@ -16,7 +16,7 @@ from fedpareto.federation.judge import Judge
 from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.losses import loss_of
 from fedpareto.federation.models import Model
-from fedpareto.federation.setup import Setup
+from fedpareto.federation.setup import Setup, fills_up, room
 from fedpareto.federation.split import Split
 from fedpareto.federation.stack import (
     Stack,
@@ -27,9 +27,10 @@ from fedpareto.federation.stack import (
     unflatten,
 )
 from fedpareto.federation.steps import Images, Recipe
+from fedpareto.federation.training import Work
 from fedpareto.mechanisms import ThinsOut, thins_out
 from fedpareto.noise import stream
-from fedpareto.settings import named
+from fedpareto.settings import largest, named
 from fedpareto.space import FloatArray, Variable
 
 CACHE = 8e6  # bytes of parameters that a processor keeps at hand
@@ -48,6 +49,7 @@ class Block:
     terms: Round
     ratios: FloatArray  # [R]
     last_rounds: tuple[int, ...]  # [R]
+    works: tuple[Work, ...]  # [R] how much the clients of each train
     recipe: Recipe
     images: Images
     judge: Judge
@@ -79,11 +81,40 @@ class Block:
         """The rounds of the longest run."""
         return max(self.last_rounds)
 
+    @property
+    def shared(self) -> bool:
+        """Whether the federations of a client slot share its mini-batches, if not their number.
+
+        Sizes from a range never do, whatever the neighbours, so that a row depends on itself alone.
+        """
+        return not fills_up(self.setup) and len({work.batch_size for work in self.works}) == 1
+
+    @property
+    def batch(self) -> int:
+        """To how many places mini-batches are filled up."""
+        return max(room(self.setup, work.batch_size) for work in self.works)
+
+    @property
+    def longest(self) -> Work:
+        """The work of whoever trains longest, whose mini-batches begin with those of the others.
+
+        Where records are hidden, it is the longest that can be searched: how wide a step is depends
+        on all who take it, and must not depend on neighbours.
+        """
+        training = self.setup.training
+        if isinstance(self.setup.local, ClipsRecords):
+            most = (largest(training.local_epochs), largest(training.local_steps))
+            return Work(self.works[0].batch_size, *most)
+        return max(self.works, key=lambda work: (work.steps, work.epochs))
+
     def pieces(self) -> list[slice]:
         """Return slots that train together: all on a GPU, else as many as the cache holds."""
         size = self.slots
         if self.device == "cpu":
-            size = max(1, int(CACHE / (4 * self.stack.size * self.federations)))
+            each = self.stack.size
+            if not self.shared:
+                each += self.batch * self.images.x[0].numel()
+            size = max(1, int(CACHE / (4 * each * self.federations)))
         bounds = np.linspace(0, self.slots, math.ceil(self.slots / size) + 1).astype(int)
         return [slice(int(a), int(b)) for a, b in pairwise(bounds)]
 
@@ -112,6 +143,7 @@ def prepare(
     initial = _initial(repeats, models, made).to(device)
     if connected is not None:
         initial = initial * exists
+    columns = {name: v.tolist() for name, v in settings.items()}
     momentum = setup.training.momentum
     # noise on every step would move parameters that there are not
     noisy = isinstance(setup.local, ClipsRecords) and not bool(exists.all())
@@ -132,6 +164,7 @@ def prepare(
         terms,
         ratios,
         tuple(settings["rounds"].long().tolist()),
+        tuple(setup.training.works(columns, len(models))),
         recipe,
         Images(x, y, data.scale, data.shift),
         Judge.of(data, tests, len(models), device, recipe.loss, setup.measures),

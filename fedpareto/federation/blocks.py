@@ -14,7 +14,7 @@ from fedpareto.errors import SettingError
 from fedpareto.federation.cohorts import taking_part
 from fedpareto.federation.columns import Columns
 from fedpareto.federation.data import load
-from fedpareto.federation.setup import Setup
+from fedpareto.federation.setup import Setup, room
 from fedpareto.federation.sizes import size_of
 from fedpareto.noise import widened
 from fedpareto.settings import fixed, largest, named
@@ -50,10 +50,19 @@ def traces(
     rows_at_once, seeds_at_once = at_once(problem)
     if not _repeated(problem, values, seeds):
         seeds_at_once = 1
-    for grid in grids(seeds, rows_at_once, seeds_at_once):  # [S,R] row numbers
-        firsts = [seeds[rows[0]] for rows in grid]
-        trace, _ = trained(problem, values, given, grid, firsts, along=along)
-        yield grid.flatten(), trace
+    for mine in _by_room(problem, given, len(seeds)):
+        for places in grids([seeds[i] for i in mine], rows_at_once, seeds_at_once):
+            grid = mine[places]  # [S,R] row numbers
+            firsts = [seeds[rows[0]] for rows in grid]
+            trace, _ = trained(problem, values, given, grid, firsts, along=along)
+            yield grid.flatten(), trace
+
+
+def _by_room(problem: Federation, given: Columns, n: int) -> Iterator[Rows]:
+    """Yield the rows whose mini-batches are filled up to the same size: they share blocks."""
+    rooms = [room(problem, work.batch_size) for work in problem.training.works(given, n)]
+    for size in dict.fromkeys(rooms):
+        yield np.flatnonzero(np.array(rooms) == size)
 
 
 def row_seeds(problem: Federation, values: Values, seeds: Sequence[int]) -> list[int]:

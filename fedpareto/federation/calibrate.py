@@ -34,7 +34,8 @@ def calibrate(problem: Federation, seconds: float = 1.0) -> Cost:
     transfer stay as the study has them.
     """
     models = list(dict.fromkeys(fixed(problem.model, choose) for choose in (least, largest)))
-    sizes = sorted({max(1, problem.training.batch_size // 8), problem.training.batch_size})
+    batches = problem.training.batch_size
+    sizes = sorted({max(1, least(batches) // 8), largest(batches)})
     share = seconds / (len(models) * len(sizes))
     cases = [
         (_work(problem, model, size), _step_seconds(problem, model, size, share))

@@ -33,8 +33,19 @@ class Updates:
 
     places: slice  # of the cohort's order
     values: tuple[Tensor, ...]  # S × [R,M,P]
-    steps: Tensor  # [S,M] mini-batch steps that each client took
-    images: Tensor  # [S,M] images that they saw
+    steps: Tensor  # [S,M,R] mini-batch steps that each client took; [S,M,1] where all are alike
+    images: Tensor  # [S,M,R] images that they saw; [S,M,1] where all are alike
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Which images the clients of some slots train on, step by step.
+
+    Federations whose mini-batches have another size have slots of their own: then M is M·R.
+    """
+
+    picks: Tensor  # [steps,B,M], −1 where padded
+    ends: NDArray[np.int64] | None  # [M,R] after how many steps each federation is done
 
 
 class Clients:
@@ -44,7 +55,7 @@ class Clients:
         self.block = block
         self.observer = observer
         sizes = np.concatenate([s.sizes for s in block.splits])
-        self.width = min(block.setup.training.batch_size, int(sizes.max()))
+        self.width = min(block.batch, int(sizes.max()))
         self.by_chance = block.setup.draws_records_by_chance
         if self.by_chance:
             self.width = _room(self.width, int(sizes.min()), block.device)
@@ -65,21 +76,25 @@ class Clients:
         block = self.block
         S, R, M = len(block.repeats), block.federations, places.stop - places.start
         who = [cohort.order[places] for cohort in cohorts]
-        picks = torch.from_numpy(self._picks(who, t)).to(block.device)  # [steps,B,S·M]
+        draws = self._drawn(who, t)
         begun, ahead = _starts(block, state, who)
-        rate, momentum = block.settings["learning_rate"], block.settings.get("momentum")
-        update = self._steps(picks).run(begun, picks, rate, momentum, self._noise(who, t))
+        rate = block.settings["learning_rate"]
+        momentum = block.settings.get("momentum", torch.zeros_like(rate))
+        if not block.shared:  # each federation in slots of its own
+            begun = [p.reshape(-1, 1, *p.shape[2:]) for p in begun]
+            rate, momentum = (v.repeat(S * M)[:, None] for v in (rate, momentum))
+        steps = self._steps(draws.picks)
+        update = steps.run(begun, draws.picks, rate, momentum, draws.ends, self._noise(who, t))
         if ahead is not None:
-            update = update + ahead
-        steps = (picks[:, 0] != NO_STEP).sum(0)
-        seen = (picks >= 0).sum((0, 1))
+            update = update.view(ahead.shape) + ahead
+        taken, seen = _counted(draws)
         if self.by_chance:  # those expected: how many there were is not to be told
-            seen = steps * block.setup.training.batch_size
+            seen = taken * block.batch
         return Updates(
             places,
             tuple(u.transpose(0, 1) for u in update.view(S, M, R, -1)),
-            steps.view(S, M),
-            seen.view(S, M),
+            taken.view(S, M, -1),
+            seen.view(S, M, -1),
         )
 
     def _noise(self, who: Sequence[Indices], t: int) -> Callable[[Tensor], object] | None:
@@ -104,33 +119,57 @@ class Clients:
         slots = picks.shape[2]
         known = self.steps.get(slots)
         if known is None or not _fits(picks, known.picks):
-            R = block.federations
+            R = block.federations if block.shared else 1
             known = LocalSteps(
                 block.recipe, block.images, slots, R, picks, block.thin, block.settings
             )
             self.steps[slots] = known
         return known
 
-    def _picks(self, who: Sequence[Indices], t: int) -> NDArray[np.int64]:
-        """Return the images of every local step, [steps,B,S·M]; −1 where a mini-batch is padded.
+    def _drawn(self, who: Sequence[Indices], t: int) -> Draws:
+        """Return the images of every local step, filled up to the width of the block.
 
         A Poisson mini-batch that is larger than the room makes more: none is ever cut short.
         """
-        drawn = [self._batches(s, int(k), t) for s, clients in enumerate(who) for k in clients]
+        block = self.block
+        asked = [(s, int(k)) for s, clients in enumerate(who) for k in clients]
+        works = [block.longest] if block.shared else block.works
+        drawn = []
+        ends = []
+        for s, client in asked:
+            dealt, mine = self._images(s, client)
+            batches_of = block.repeats[s].batches_of
+            drawn += [batches_of(mine, client, t, dealt, work) for work in works]
+            held = dealt if self.by_chance else len(mine)
+            ends.append([work.of(held)[0] for work in block.works])
         width = max(self.width, *(d.shape[1] for d in drawn))
         picks = np.full((max(map(len, drawn)), width, len(drawn)), NO_STEP, dtype=np.int64)
         for m, d in enumerate(drawn):
             picks[: len(d), :, m] = -1
             picks[: len(d), : d.shape[1], m] = d
-        return picks
+        done = None
+        if block.setup.training.works_differ:
+            done = np.array(ends) if block.shared else np.reshape(ends, (-1, 1))
+            picks = picks[: done.max()]
+        return Draws(torch.from_numpy(picks).to(block.device), done)
 
-    def _batches(self, s: int, client: int, t: int) -> Indices:
-        """Return a client's mini-batches [steps, batch] of a round."""
+    def _images(self, s: int, client: int) -> tuple[int, Indices]:
+        """Return how many images a client was dealt, and those that it trains on."""
         mine = self.block.splits[s].of(client)
         dealt = len(mine)
         if self.observer is not None:
             mine = self.observer.records(s, client, mine)
-        return self.block.repeats[s].batches_of(mine, client, t, dealt)
+        return dealt, mine
+
+
+def _counted(draws: Draws) -> tuple[Tensor, Tensor]:
+    """Return the steps that were taken and the images seen, [M,R], or [M,1] where all are alike."""
+    there = draws.picks >= 0
+    if draws.ends is None:
+        return (draws.picks[:, 0] != NO_STEP).sum(0)[:, None], there.sum((0, 1))[:, None]
+    steps = torch.from_numpy(draws.ends).to(draws.picks.device)
+    images = there.sum(1).cumsum(0).t()  # [M,steps]
+    return steps, images.gather(1, steps - 1)
 
 
 def _room(batch: int, fewest: int, device: str) -> int:

@@ -94,9 +94,13 @@ def step_batches(
 def chance_batches(
     seed: int, round: int, client: int, size: int, steps: int, chance: float
 ) -> Indices:
-    """Return mini-batches [steps, batch] that each image is in by its own chance, −1 padded."""
+    """Return mini-batches [steps, batch] that each image is in by its own chance, −1 padded.
+
+    Those of fewer steps are the first of them.
+    """
     draw = rng(seed, "batches", round, client)
-    counts = draw.binomial(size, chance, steps)  # of so many, any are as likely as any others
+    # of so many, any are as likely as any others
+    counts = rng(seed, "batch sizes", round, client).binomial(size, chance, steps)
     batches = np.full((steps, counts.max()), -1, dtype=np.int64)
     for row, count in zip(batches, counts, strict=True):
         row[:count] = draw.choice(size, count, replace=False, shuffle=False)

@@ -92,7 +92,8 @@ def _sizes(problem: Federation, values: Values, n: int) -> tuple[FloatArray, Flo
 def _noise(problem: Federation, columns: Columns) -> dict[str, FloatArray]:
     """Return each client's noise, the norm it hides and the multiplier on the sum, name → [n].
 
-    columns holds what training gives a mechanism.
+    columns holds what training gives a mechanism. The multiplier that Xiao 2025, Eq. 7 counts is on
+    whatever noise_on says.
     """
     mechanism = problem.mechanism
     if not (isinstance(mechanism, AddsGaussian) and adds_noise(mechanism)):
@@ -101,11 +102,14 @@ def _noise(problem: Federation, columns: Columns) -> dict[str, FloatArray]:
     sigma, norm = (
         np.broadcast_to(np.asarray(v, dtype=np.float64), shape) for v in mechanism.gaussian(columns)
     )
+    multiplier = sigma * np.sqrt(columns["cohort"]) / norm
+    averaged = named(mechanism).get("noise_on") == "average"
     return {
         "sigma": sigma,
         "norm": norm,
         "clipping_norm": columns.get("clipping_norm", norm),
-        "noise_multiplier": sigma * np.sqrt(columns["cohort"]) / norm,
+        "noise_multiplier": multiplier,
+        "multiplier_of_eq7": multiplier / columns["cohort"] if averaged else multiplier,
     }
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -17,7 +15,7 @@ from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.split import fixed_sizes, iid
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import KnowsCosts, Upload
-from fedpareto.settings import least
+from fedpareto.settings import largest, least
 from fedpareto.space import FloatArray
 
 if TYPE_CHECKING:
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from fedpareto.federation.setup import Setup
 
 TIMES = ("seconds", "seconds_worst", "round_seconds")  # that depend on how much a client trains
-Kind = tuple[int, int]  # steps and images of a client's round
 
 
 def known_costs(setup: Setup, columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
@@ -34,37 +31,44 @@ def known_costs(setup: Setup, columns: Mapping[str, FloatArray]) -> dict[str, Fl
 
     Those that depend on what is trained or drawn are left out. columns is name → [n].
     """
-    import torch
-
-    from fedpareto.federation.spent import spent
-
     training, mechanism = setup.training, setup.mechanism
     everyone = _everyone(setup.where, training)
     chance = training.sampling == "poisson" and not everyone
     if chance or not isinstance(mechanism, KnowsCosts):
         return {}
+    import torch
+
+    from fedpareto.federation.spent import spent
+
     fixed = None
     if isinstance(setup.local, ClipsRecords):
         fixed = setup.kept.sizes if setup.kept else fixed_sizes(setup.where)
-    work = _work(setup.images, setup.where, training, everyone, fixed)
-    if work and setup.draws_records_by_chance:  # a training counts those expected at every step
-        work = _expected(work, training.batch_size)
-    kinds = work or {(0, 0): setup.clients}
+    sizes = _sizes(setup.images, setup.where, training, everyone, fixed)
+    work = _work(setup, columns, list(sizes)) if sizes else np.zeros((2, 1, 1))
     parameters = torch.tensor(columns["parameters"], dtype=torch.float64)
     came = torch.tensor(columns["cohort"], dtype=torch.float64)
     alike = came[:, None]  # how many clients there are of each kind, [n,kinds]
-    if len(kinds) > 1:
-        alike = torch.tensor(list(kinds.values())).expand(len(came), -1)
+    if len(sizes) > 1:
+        alike = torch.tensor(list(sizes.values())).expand(len(came), -1)
     upload = mechanism.costs(_empty(alike, parameters.float()), _values(setup, columns))
     if upload is None:
         return {}
-    steps, images = torch.tensor(list(kinds)).T
+    steps, images = torch.from_numpy(work)
     figures = spent(upload, alike, steps, images, parameters, setup.cost).figures(came)
     return {
         name: figure.numpy() * columns["rounds"]
         for name, figure in figures.items()
-        if work or name not in TIMES
+        if sizes or name not in TIMES
     }
+
+
+def _work(setup: Setup, columns: Mapping[str, FloatArray], sizes: list[int]) -> FloatArray:
+    """Return the steps and images in a round of clients of these sizes, [2,n,sizes]."""
+    works = setup.training.works(columns, len(columns["rounds"]))
+    each = {work: [work.of(size) for size in sizes] for work in set(works)}
+    if setup.draws_records_by_chance:  # a training counts those expected at every step
+        each = {work: [(s, s * work.batch_size) for s, _ in found] for work, found in each.items()}
+    return np.array([each[work] for work in works], dtype=np.float64).transpose(2, 0, 1)
 
 
 def _empty(alike: Tensor, room: Tensor) -> Upload:
@@ -98,43 +102,30 @@ def _everyone(data: Data, training: Training) -> bool:
 
 
 @functools.lru_cache(maxsize=16)
-def _work(
+def _sizes(
     images: int, data: Data, training: Training, everyone: bool, fixed: tuple[int, ...] | None
-) -> dict[Kind, int] | None:
-    """Return the steps and images of a client's round → how many clients have them.
+) -> dict[int, int]:
+    """Return how many images clients hold → how many clients hold so many.
 
-    None where that depends on the repeat or on who takes part. fixed is how many images clients
-    hold where that is the same in every repeat.
+    Images count as far as they matter for how long a client trains. Nothing is returned where that
+    depends on the repeat or on who takes part. fixed is how many images clients hold where that is
+    the same in every repeat.
     """
     shard, rest = divmod(images, data.clients * data.shards)
     held = shard * data.shards if data.split == "shards" else 1  # at least, by every client
+    batch = int(largest(training.batch_size))
+    in_steps = largest(training.local_steps) > 0
     if fixed is not None:
         sizes = np.array(fixed)
     elif data.split == "iid":
         sizes = iid(np.zeros(images, dtype=np.int64), data, 0).sizes  # those of every repeat
     elif data.split == "shards" and rest == 0:
         sizes = np.full(data.clients, held)
-    elif training.local_steps and training.batch_size <= held:
-        sizes = np.full(data.clients, training.batch_size)  # each sees a batch at every step
+    elif in_steps and batch <= held:
+        sizes = np.full(data.clients, batch)
     else:
-        return None
-    kinds: Counter[Kind] = Counter()
-    for size, clients in zip(*np.unique(sizes, return_counts=True), strict=True):
-        kinds[_trained(training, int(size))] += int(clients)
-    return dict(kinds) if everyone or len(kinds) == 1 else None
-
-
-def _expected(work: Mapping[Kind, int], batch: int) -> dict[Kind, int]:
-    """Return the work where so many images are expected at every step."""
-    kinds: Counter[Kind] = Counter()
-    for (steps, _), clients in work.items():
-        kinds[steps, steps * batch] += clients
-    return dict(kinds)
-
-
-def _trained(training: Training, size: int) -> Kind:
-    """Return the steps that a client with so many images takes in a round, and images seen."""
-    batch = min(training.batch_size, size)
-    if training.local_steps:
-        return training.local_steps, training.local_steps * batch
-    return training.local_epochs * math.ceil(size / batch), training.local_epochs * size
+        return {}
+    if in_steps:
+        sizes = np.minimum(sizes, batch)
+    found = dict(zip(*(a.tolist() for a in np.unique(sizes, return_counts=True)), strict=True))
+    return found if everyone or len(found) == 1 else {}

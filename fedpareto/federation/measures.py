@@ -18,6 +18,8 @@ from fedpareto.space import FloatArray
 if TYPE_CHECKING:
     from fedpareto.federation.trace import Trace
 
+# What protection costs: a measure of the models → what it is without protection
+LOST = {"test_error": "unprotected_error", "test_loss": "unprotected_loss"}
 WORST = "@worst"  # behind an own measure that is taken of the worst client's share
 
 Columns = Mapping[str, FloatArray]  # every setting and what follows from settings alone, name → [R]
@@ -49,7 +51,7 @@ class Measure:
     @property
     def judges(self) -> bool:
         """Say whether it tells how good models are, rather than what they leak or cost."""
-        return self.source == "models" or "unprotected_error" in self.needs
+        return self.source == "models" or bool({*LOST.values()} & {*self.needs})
 
     def of_worst(self, name: str) -> str | None:
         """Return the measure, called so, of the worst client; None where there is none."""
@@ -167,25 +169,41 @@ MEASURES: dict[str, Measure] = {
         source="raw",
         reason="it trains every point again without noise",
     ),
+    "loss_lost": Measure(
+        "test loss beyond that of the same training unprotected (Kang 2023, Eq. 7); "
+        "trains each point twice",
+        lambda trace, s: _last("loss")(trace, s) - s["unprotected_loss"],
+        needs=("unprotected_loss",),
+        source="raw",
+        reason="it trains every point again without noise",
+    ),
     "gu24_eq2": Measure(
-        "leakage of randomization by Gu 2024, Eq. 2, with C = 1",
+        "leakage of randomization by Gu 2024, Eq. 2, with leakage_c for C",
         lambda _, s: gu24_eq2(
-            s["sigma"], s["clipping_norm"], s["sample_ratio"], s["rounds"], s["clients"], s["delta"]
+            s["sigma"],
+            s["clipping_norm"],
+            s["sample_ratio"],
+            s["rounds"],
+            s["clients"],
+            s["delta"],
+            s.get("leakage_c", 1.0),
         ),
         needs=_SENT,
         proxy="Gu 2024, Eq. 2",
         source="settings",
     ),
     "kang23_eq13": Measure(
-        "leakage of randomization, from 0 to 1, by Kang 2023, Eq. 13",
-        lambda _, s: kang23_eq13(s["sigma"], s["clipping_norm"], s["parameters"]),
+        "leakage of randomization, from 0 to 1, by Kang 2023, Eq. 13, with leakage_c1 for C₁",
+        lambda _, s: kang23_eq13(
+            s["sigma"], s["clipping_norm"], s["parameters"], s.get("leakage_c1", 1.0)
+        ),
         reference=1.0,
         needs=_SENT,
         proxy="Kang 2023, Eq. 13",
         source="settings",
     ),
     "kang23_eq13_smooth": Measure(
-        "the same without its kink: graded where Eq. 13 is 0",
+        "the same without its kink and without C₁: graded where Eq. 13 is 0",
         lambda _, s: kang23_eq13_smooth(s["sigma"], s["clipping_norm"], s["parameters"]),
         reference=1.0,
         needs=_SENT,
@@ -215,7 +233,7 @@ MEASURES: dict[str, Measure] = {
     ),
     "xiao25_eq7": Measure(
         "privacy budget by Xiao 2025, Eq. 7, the sampling rate multiplying",
-        lambda _, s: xiao25_eq7(s["noise_multiplier"], s["rounds"], s["sample_ratio"], s["delta"]),
+        lambda _, s: xiao25_eq7(s["multiplier_of_eq7"], s["rounds"], s["sample_ratio"], s["delta"]),
         needs=("noise_multiplier",),
         proxy="Xiao 2025, Eq. 7",
         source="settings",
@@ -223,7 +241,7 @@ MEASURES: dict[str, Measure] = {
     "xiao25_eq7_printed": Measure(
         "privacy budget by Xiao 2025, Eq. 7 as printed, the sampling rate dividing",
         lambda _, s: xiao25_eq7(
-            s["noise_multiplier"], s["rounds"], s["sample_ratio"], s["delta"], printed=True
+            s["multiplier_of_eq7"], s["rounds"], s["sample_ratio"], s["delta"], printed=True
         ),
         needs=("noise_multiplier",),
         proxy="Xiao 2025, Eq. 7, as printed",

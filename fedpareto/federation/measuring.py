@@ -12,6 +12,7 @@ from fedpareto.errors import SettingError
 from fedpareto.federation import blocks
 from fedpareto.federation.columns import epsilons, given_of
 from fedpareto.federation.known import known_costs
+from fedpareto.federation.measures import LOST
 from fedpareto.mechanisms import Unprotected
 from fedpareto.privacy import VIEWS
 from fedpareto.space import FloatArray, Values
@@ -115,16 +116,17 @@ def _held(
 ) -> tuple[Measured, Measured]:
     """Return the columns of points, name → [n], and those that change with the rounds, [n,T].
 
-    That is the test error without protection, where what protection costs is asked for.
+    These are error or loss without protection, where what protection costs of them is asked for.
     """
     held = problem.columns(values, len(seeds))
-    if "utility_lost" not in problem.asked:
+    needed = {need for name in problem.asked for need in problem.measures[name].needs}
+    lost = {name: without for name, without in LOST.items() if without in needed}
+    if not lost:
         return held, {}
     twin = dataclasses.replace(problem, mechanism=Unprotected(), objectives=(), limits=())
-    asked = ("test_error",) if "utility_lost" in on_the_way else ()
-    ends, way = measured(twin, values, seeds, asked)
-    curves = {"unprotected_error": way["test_error"]} if asked else {}
-    return held | {"unprotected_error": ends["test_error"]}, curves
+    ends, way = measured(twin, values, seeds, tuple(lost) if on_the_way else ())
+    curves = {without: way[name] for name, without in lost.items() if on_the_way}
+    return held | {without: ends[name] for name, without in lost.items()}, curves
 
 
 def _ends(problem: Federation, trace: Trace, held: Measured, names: Sequence[str]) -> Measured:

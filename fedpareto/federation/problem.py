@@ -16,9 +16,10 @@ from fedpareto.federation.data import Data, Dataset, load, take
 from fedpareto.federation.facts import MOST_CLIENTS, Facts
 from fedpareto.federation.local import ClipsRecords, LocalStep, Sgd
 from fedpareto.federation.looked import is_unseen, known_unrun
-from fedpareto.federation.measures import Measure, measures_of
+from fedpareto.federation.measures import LOST, Measure, measures_of
 from fedpareto.federation.models import Model
 from fedpareto.federation.servers import Average, ServerStep
+from fedpareto.federation.setup import room
 from fedpareto.federation.split import fixed_sizes
 from fedpareto.federation.training import Training
 from fedpareto.mechanisms import Mechanism
@@ -81,6 +82,11 @@ class Federation:
         return self.privacy.private_data
 
     @property
+    def hides_records(self) -> bool:
+        """Whether the promise is about records that local steps hide."""
+        return columns.hides_records(self)
+
+    @property
     def free(self) -> str | None:
         """The variable along which a run shows every smaller value: the rounds, if searched.
 
@@ -93,6 +99,12 @@ class Federation:
     def repeats_at_once(self) -> int:
         """How many repeats train together: one on a CPU, as many as fit on a GPU."""
         return blocks.at_once(self)[1]
+
+    def alike(self, settings: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return a key of a point: points with near keys waste least when they train together."""
+        columns = {name: [value] for name, value in settings.items()}
+        (work,) = self.training.works(columns, 1)
+        return room(self, work.batch_size), work.epochs, work.steps
 
     @property
     def device(self) -> str:
@@ -143,9 +155,10 @@ class Federation:
 
     @property
     def loss_measure(self) -> str:
-        """The measure of the loss that baselines have too: of utility lost, the test error."""
+        """The measure of the loss that baselines have too: of what protection costs, the whole."""
         asked = self.loss.measure if self.loss else ""
-        return "test_error" if asked == "utility_lost" else asked
+        needs = self.measures[asked].needs if asked else ()
+        return next((name for name, without in LOST.items() if without in needs), asked)
 
     def trivial(self, seeds: Sequence[int]) -> list[dict[str, float]]:
         """Return the measures of the best constant answer in each of these repeats."""

@@ -28,6 +28,7 @@ from fedpareto.federation.split import deal
 from fedpareto.mechanisms import AddsGaussian, LimitsSummands, adds_noise, needs_everyone
 from fedpareto.problem import Judge, judges
 from fedpareto.settings import function_of, is_own, largest, least, named
+from fedpareto.space import Variable
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -151,8 +152,8 @@ def _check_parts(problem: Federation) -> None:
             "it narrower."
         )
     _check_labels(problem, data.numbers)
+    _check_batches(problem)
     _check_costs(problem)
-    deal(data.y_train, problem.data, 0, data.sites_train)
     if isinstance(problem.local, ClipsRecords):
         check_silos(problem)
     module = seeded(lambda: problem.widest.build(data.shape, data.classes), 0)
@@ -177,6 +178,20 @@ def _check_labels(problem: Federation, numbers: bool) -> None:
                 f"{_where(o)}: must not count wrong classes where labels are floats to "
                 f"predict, found {o.measure}. Use test_loss, or a measure of your own."
             )
+
+
+def _check_batches(problem: Federation) -> None:
+    """Deal the data once; refuse to search batch sizes that no client has the images for."""
+    data = load(problem.data)
+    split, _ = deal(data.y_train, problem.data, 0, data.sites_train)
+    batch = problem.training.batch_size
+    most = int(split.sizes.max())
+    if isinstance(batch, Variable) and largest(batch) > most:
+        raise SettingError(
+            f"training.batch_size: must be at most the {most:,} images that the largest client "
+            f"holds, where it is searched, found {largest(batch):,}: larger batches would all be "
+            f"the same. End it at {most}."
+        )
 
 
 def _check_costs(problem: Federation) -> None:

@@ -31,7 +31,7 @@ def run(block: Block, observer: Observer | None = None) -> tuple[Trace, State]:
     Rows of the trace come repeat by repeat, [S·R].
     """
     training = block.setup.training
-    work = 3 * block.stack.size * block.federations * block.slots * training.batch_size
+    work = 3 * block.stack.size * block.federations * block.slots * block.batch
     with threads_for(work), precision(training.tf32):
         state = start(block)
         clients = Clients(block, observer)
@@ -75,7 +75,7 @@ def one_round(
             state = keep(state, s, asked, upload, updates, takes_part)
             counted = takes_part * weights(block, s, asked)  # [R,M]
             sums[s] += torch.einsum("rk,rkp->rp", counted, upload.values)
-            steps, images = trained.steps[s], trained.images[s]
+            steps, images = trained.steps[s].t(), trained.images[s].t()
             cost = spent(upload, takes_part, steps, images, block.parameters[s], block.setup.cost)
             before = costs[s]
             costs[s] = cost if before is None else before.plus(cost)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,12 +18,15 @@ from fedpareto.federation.servers import Average, ServerStep
 from fedpareto.federation.split import FIXED_SPLIT, Indices, Split, deal, dealt
 from fedpareto.mechanisms import Mechanism
 from fedpareto.noise import derive
+from fedpareto.settings import largest
+from fedpareto.space import Integer
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from fedpareto.federation.models import Model
-    from fedpareto.federation.training import Training
+    from fedpareto.federation.problem import Federation
+    from fedpareto.federation.training import Training, Work
 
 
 @dataclass(frozen=True)
@@ -98,23 +100,46 @@ class Setup:
         mine = split.of(client)
         return self.batches_of(mine, client, t, len(mine))
 
-    def batches_of(self, mine: Indices, client: int, t: int, dealt: int) -> Indices:
+    def batches_of(
+        self, mine: Indices, client: int, t: int, dealt: int, work: Work | None = None
+    ) -> Indices:
         """Return mini-batches [steps, batch] of these images of a client, −1 where padded.
 
         dealt is how many the client was dealt, which is known, unlike which of them there are.
+        Those of less work, in batches of the same size, are the first of them. Without work, it is
+        that of the training.
         """
-        training, size = self.training, self.training.batch_size
+        work = work or self.training.work
+        size = work.batch_size
         if self.draws_records_by_chance:
-            steps = training.local_steps or training.local_epochs * math.ceil(dealt / size)
             share = float(chance(size, dealt))
+            steps, _ = work.of(dealt)
             picks = chance_batches(self.seed, t, client, len(mine), steps, share)
             return np.where(picks >= 0, mine[picks], -1)
-        if training.local_steps:
-            steps = training.local_steps
-            return mine[step_batches(self.seed, t, client, len(mine), steps, size)]
-        epochs = training.local_epochs
-        picks = epoch_batches(self.seed, t, client, len(mine), epochs, size)
+        if work.steps:
+            return mine[step_batches(self.seed, t, client, len(mine), work.steps, size)]
+        picks = epoch_batches(self.seed, t, client, len(mine), work.epochs, size)
         return np.where(picks >= 0, mine[picks], -1)
+
+
+def fills_up(held: Federation | Setup) -> bool:
+    """Say whether mini-batches of unlike sizes train together, filled up to the same size.
+
+    Sizes of a range do. Choices train each by itself, and so do mini-batches that hide records:
+    these are of all sizes already.
+    """
+    ranged = isinstance(held.training.batch_size, Integer)
+    return ranged and not isinstance(held.local, ClipsRecords)
+
+
+def room(held: Federation | Setup, batch_size: int) -> int:
+    """Return to how many places mini-batches of this size are filled up: a power of two, or none.
+
+    That follows from the size alone, so that a row does not depend on its neighbours.
+    """
+    if not fills_up(held):
+        return batch_size
+    return min(1 << (batch_size - 1).bit_length(), int(largest(held.training.batch_size)))
 
 
 def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:

@@ -59,9 +59,10 @@ def spent(
     parameters: Tensor,
     cost: Cost,
 ) -> Spent:
-    """Count what clients spent on steps [M], images [M] and an upload of models of parameters [R].
+    """Count what clients spent on training and on an upload of models of parameters [R].
 
-    takes_part [R,M] says who counts, or how many clients one stands for.
+    They took steps and saw images, [R,M], or [1,M] where all federations trained alike. takes_part
+    [R,M] says who counts, or how many clients one stands for.
     """
     size = parameters[:, None]
     seconds = cost.step_seconds * steps.double()

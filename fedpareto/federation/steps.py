@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from fedpareto.federation.ahead import filled
 from fedpareto.federation.grouped import Params, Step
 from fedpareto.federation.local import ClipsRecords, LocalStep, MiniBatch, Sgd
 from fedpareto.federation.losses import CrossEntropy, Loss
@@ -16,6 +20,7 @@ from fedpareto.federation.stack import Stack, unflatten
 from fedpareto.threads import training_threads
 
 NO_STEP = -2  # in place of an image where a slot takes no step; −1 where a mini-batch is padded
+Where = tuple[Tensor, ...]  # places [n] in each of two dimensions
 SMALL = 1e7  # multiplications in a step below which a second thread costs more than it gives
 
 
@@ -85,7 +90,7 @@ class LocalSteps:
         if isinstance(recipe.local, ClipsRecords):
             self.noise = torch.zeros(slots, recipe.stack.size, device=device)
             self.step.noise = [p[:, None] for p in unflatten(self.noise, recipe.stack.initial)]
-        self.rate = torch.zeros(federations, device=device)
+        self.rate = torch.zeros_like(each)
         self.picks = torch.zeros_like(picks)  # [steps,B,M]
         self.now = torch.zeros(1, dtype=torch.int64, device=device)  # which step is next
         rows = images.x.flatten(1)
@@ -112,7 +117,7 @@ class LocalSteps:
         with torch.no_grad():
             for p, there in zip(self.params, self.thin, strict=False):
                 if there is not None:
-                    p.view(len(there), -1, *p.shape[1:]).mul_(there)
+                    p.view(len(there), -1, *there.shape[2:]).mul_(there)
         self.now += 1
 
     def _width(self, picks: Tensor) -> int | None:
@@ -163,24 +168,51 @@ class LocalSteps:
         picks: Tensor,
         rate: Tensor,
         momentum: Tensor | None = None,
+        ends: NDArray[np.int64] | None = None,
         draw: Callable[[Tensor], object] | None = None,
     ) -> Tensor:
         """Train models [M,R,...] on picks [steps,B,M], −1 padded, at rates [R]: updates [M,R,P].
 
-        momentum [R] is each federation's own, where the recipe has none for all. draw fills
-        [M,P] with standard normal numbers for the noise of the next step, where records are hidden.
+        momentum [R] is each federation's own, where the recipe has none for all. Rates and momentum
+        may differ among slots too, [M,R]. ends [M,R] says after how many steps each model is done;
+        all are after the last if it is left out. draw fills [M,P] with standard normal numbers for
+        the noise of the next step, where records are hidden.
         """
         self._begin(start, picks, rate, momentum)
-        for step in picks:
-            if self.noise is not None and draw is not None:
-                draw(self.noise)
+        early = {} if ends is None else _early(ends, len(picks))
+        kept = []
+        noises: Iterator[None] = repeat(None)
+        if self.noise is not None and draw is not None:
+            noises = filled(draw, self.noise, len(picks))
+        for done, (step, _) in enumerate(zip(picks, noises, strict=False), 1):
             if self.graph is None:
                 self._once(self._width(step))
             else:
                 self.graph.replay()
-        with torch.no_grad():
-            moved = [(p - s).flatten(2) for p, s in zip(self.params, start, strict=True)]
-            return torch.cat(moved, dim=2)
+            if done in early:
+                kept.append((early[done], self._moved(start, early[done])))
+        update = self._moved(start, None)
+        for where, moved in kept:
+            update[where] = moved
+        return update
+
+    @torch.no_grad()
+    def _moved(self, start: Params, where: Where | None) -> Tensor:
+        """Return how far models have moved: all, [M,R,P], or those at some places, [n,P]."""
+        now = zip(self.params, start, strict=True)
+        if where is None:
+            return torch.cat([(p - s).flatten(2) for p, s in now], dim=2)
+        return torch.cat([(p[where] - s[where]).flatten(1) for p, s in now], dim=1)
+
+
+def _early(ends: NDArray[np.int64], steps: int) -> dict[int, Where]:
+    """Return which models [M,R] are done before the last step, step → where.
+
+    They train on with the others, since to leave them out would change how the others round; what
+    they had learned by then is what counts.
+    """
+    early = np.unique(ends[ends < steps]).tolist()
+    return {step: tuple(map(torch.from_numpy, np.nonzero(ends == step))) for step in early}
 
 
 @contextlib.contextmanager

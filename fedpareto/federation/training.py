@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedpareto.contract import SAMPLINGS, WEIGHTINGS
 from fedpareto.errors import SettingError, did_you_mean
 from fedpareto.federation.losses import LOSSES
-from fedpareto.settings import Real, Whole, setting
+from fedpareto.settings import Real, Whole, largest, least, setting
+from fedpareto.space import Choice, Float, FloatArray, Integer, Variable
+
+
+@dataclass(frozen=True)
+class Work:
+    """How much a client trains in a round: epochs or steps, the other is 0."""
+
+    batch_size: int
+    epochs: int
+    steps: int
+
+    def of(self, records: int) -> tuple[int, int]:
+        """Return the steps that a client with so many records takes, and the records it sees."""
+        batch = min(self.batch_size, records)
+        if self.steps:
+            return self.steps, self.steps * batch
+        return self.epochs * math.ceil(records / batch), self.epochs * records
 
 
 @dataclass(frozen=True)
@@ -16,22 +35,20 @@ class Training:
 
     learning_rate: Real = setting(help="learning rate of local SGD", above=0, at_most=1e9)
     rounds: Whole = setting(10, help="rounds of the federation, T", at_least=1, at_most=100_000)
-    local_epochs: int = setting(
+    local_epochs: Whole = setting(
         0,
         help="passes over a client's images per round; or give local_steps",
         at_least=0,
         at_most=10_000,
-        search=False,
     )
-    local_steps: int = setting(
-        0,
-        help="mini-batch steps per round; or give local_epochs",
-        at_least=0,
+    local_steps: Whole = setting(
+        0, help="mini-batch steps per round; or give local_epochs", at_least=0, at_most=1_000_000
+    )
+    batch_size: Whole = setting(
+        32,
+        help="images per mini-batch; a client with fewer takes all it has",
+        at_least=1,
         at_most=1_000_000,
-        search=False,
-    )
-    batch_size: int = setting(
-        32, help="images per mini-batch", at_least=1, at_most=1_000_000, search=False
     )
     momentum: Real = setting(
         0.0, help="momentum of local SGD, started anew each round", at_least=0, at_most=0.9999
@@ -80,13 +97,47 @@ class Training:
     )
 
     def __post_init__(self) -> None:
-        if bool(self.local_epochs) == bool(self.local_steps):
+        lengths = {"local_epochs": self.local_epochs, "local_steps": self.local_steps}
+        if sum(largest(length) > 0 for length in lengths.values()) != 1:
+            found = ", ".join(f"{name} = {_text(length)}" for name, length in lengths.items())
             raise SettingError(
-                "exactly one of local_epochs and local_steps must be given, found "
-                f"local_epochs = {self.local_epochs}, local_steps = {self.local_steps}."
+                f"exactly one of local_epochs and local_steps must be given, found {found}."
             )
+        for name, length in lengths.items():
+            if isinstance(length, Variable) and least(length) < 1:
+                raise SettingError(
+                    f"{name}: must be at least 1 where it is searched, found {_text(length)}."
+                )
         if self.loss not in LOSSES and ":" not in self.loss:
             raise SettingError(
                 f"loss: there is no loss {self.loss!r}. {did_you_mean(self.loss, LOSSES)} Your "
                 "own: a function as package.module:function."
             )
+
+    def works(self, columns: Mapping[str, Sequence[float] | FloatArray], n: int) -> list[Work]:
+        """Return how much the clients of each of n federations train.
+
+        columns holds what is searched, name → [n].
+        """
+        held = (self.batch_size, self.local_epochs, self.local_steps)
+        each = [columns[v.name] if isinstance(v, Variable) else [v] * n for v in held]
+        return [Work(*map(int, row)) for row in zip(*each, strict=True)]
+
+    @property
+    def work(self) -> Work:
+        """How much a client trains in a round, where that is not searched."""
+        (work,) = self.works({}, 1)
+        return work
+
+    @property
+    def works_differ(self) -> bool:
+        """Whether federations may differ in how much their clients train in a round."""
+        held = (self.batch_size, self.local_epochs, self.local_steps)
+        return any(isinstance(v, Variable) for v in held)
+
+
+def _text(length: Whole) -> str:
+    """Return a number, a range or a list of choices as it may be written."""
+    if isinstance(length, Choice):
+        return str(list(length.choices))
+    return f"[{length.low}, {length.high}]" if isinstance(length, Integer | Float) else str(length)

@@ -54,12 +54,38 @@ class Randomization:
         options=("norm", "printed"),
         search=False,
     )
+    noise_on: str = setting(
+        "sum",
+        help="what noise_multiplier counts on: the sum of a round's uploads, as accountants have "
+        "it, or their average, as Xiao 2025 prints in Eq. 4, which is a cohort times as much",
+        options=("sum", "average"),
+        search=False,
+    )
+    leakage_c: float = setting(
+        1.0,
+        help="C of Gu 2024, Eq. 2, which the paper never gives; the leakage grows with it",
+        above=0,
+        at_most=1e9,
+        search=False,
+    )
+    leakage_c1: float = setting(
+        1.0,
+        help="C₁ of Kang 2023, Eq. 13; the larger, the sooner the leakage is 0",
+        above=0,
+        at_most=1e9,
+        search=False,
+    )
 
     def __post_init__(self) -> None:
         if (self.sigma is None) == (self.noise_multiplier is None):
             found = "neither" if self.sigma is None else "both"
             raise SettingError(
                 f"sigma: exactly one of sigma and noise_multiplier must be given, found {found}."
+            )
+        if self.noise_on != "sum" and self.noise_multiplier is None:
+            raise SettingError(
+                f"noise_on: must be sum where sigma is given, found {self.noise_on}: sigma is each "
+                "client's own noise. Give noise_multiplier."
             )
 
     def gaussian(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -71,7 +97,10 @@ class Randomization:
         if self.noise_multiplier is None:
             sigma = values["sigma"]
         else:
-            sigma = values["noise_multiplier"] * clip / values["cohort"] ** 0.5
+            on_the_sum = values["noise_multiplier"] * clip
+            if self.noise_on == "average":
+                on_the_sum = on_the_sum * values["cohort"]
+            sigma = on_the_sum / values["cohort"] ** 0.5
         hidden = clip if self.clipping == "norm" else clip**0.5
         return sigma, hidden
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedpareto.history import History
 from fedpareto.problem import Problem
-from fedpareto.space import FloatArray
+from fedpareto.space import FloatArray, Space
 
 
 class Optimizer(Protocol):
@@ -24,7 +24,10 @@ class Optimizer(Protocol):
         """How many points it likes to propose at once."""
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
-        """Return the next points [n,d] in the unit cube; history holds whole batches only."""
+        """Return the next points [n,d] in the unit cube; history holds whole batches only.
+
+        history.pending [p,d] are points that were proposed since, and are not measured yet.
+        """
 
 
 @runtime_checkable
@@ -33,6 +36,14 @@ class Finishes(Protocol):
 
     def finished(self, problem: Problem, history: History, seed: int) -> bool:
         """Say whether further trials are not worth it; history holds whole batches only."""
+
+
+@runtime_checkable
+class StartsAround(Protocol):
+    """An optimizer whose first generation lies around the means that variables may have."""
+
+    def first(self, space: Space, n: int, seed: int, skip: int) -> FloatArray:
+        """Return n points [n,d] of the first generation, after `skip` others."""
 
 
 @runtime_checkable

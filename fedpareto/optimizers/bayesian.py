@@ -11,7 +11,7 @@ from fedpareto.front import hypervolume
 from fedpareto.history import History
 from fedpareto.noise import derive, rng
 from fedpareto.optimizers.candidates import climb, pool
-from fedpareto.optimizers.composite import Composite, known, learn, spaced
+from fedpareto.optimizers.composite import Composite, known, learn, spaced, telling
 from fedpareto.optimizers.improvement import boxes, expected_improvement, probability_within
 from fedpareto.optimizers.random import start
 from fedpareto.optimizers.spending import worth_repeating
@@ -80,7 +80,8 @@ class Bayesian:
         if len(problem.space) == 0:
             return np.empty((n, 0))
         if len(history) < self.start or history.failed.all():
-            return design(problem, n, seed, len(history), self.start)
+            made = design(problem, n + len(history.pending), seed, len(history), self.start)
+            return apart(made, history.pending)
         with torch_alone(seed):
             return self._chosen(problem, history, n, seed)[0]
 
@@ -115,13 +116,16 @@ class Bayesian:
 
         Each is the best once those before it are believed to be as predicted.
         """
-        model = learn(problem, history, self.checkpoints)
+        told = telling(history)
+        model = learn(problem, told, self.checkpoints)
         draw = rng(seed, "bayesian", len(history))
-        seen = np.vstack(
-            [history.x[~history.failed], history.free_x[spaced(history, PATH, even=True)]]
-        )
+        seen = np.vstack([told.x[~told.failed], told.free_x[spaced(told, PATH, even=True)]])
+        found = hypervolume(model.front(seen), reference(problem.objectives))
+        for point in history.pending:  # what is under way is believed to be as predicted
+            path = on_the_way(problem, point)
+            model = model.believe(path)
+            seen = np.vstack([seen, path])
         front = model.front(seen)
-        found = hypervolume(front, reference(problem.objectives))
         options = pool(
             problem.space,
             model.best(seen),
@@ -129,7 +133,7 @@ class Bayesian:
             derive(seed, "pool", len(history)),
             draw,
         )
-        taken = history.x
+        taken = history.tried
         gains: list[float] = []
         for _ in range(n):
             score = _Score(model, front, taken, options)
@@ -140,7 +144,7 @@ class Bayesian:
             seen = np.vstack([seen, path])
             model = model.believe(path)
             front = model.front(seen)
-        return taken[len(history) :], gains, found
+        return taken[history.asked :], gains, found
 
 
 class _Score:
@@ -234,6 +238,13 @@ def design(problem: Problem, n: int, seed: int, skip: int = 0, total: int = 0) -
     x = x[inside]
     y = np.where(np.isfinite(y[inside]), y[inside], np.finfo(np.float64).max / 4)
     return _spread(_unit(y), x, max(total, skip + n), seed)[skip : skip + n]
+
+
+def apart(x: FloatArray, others: FloatArray) -> FloatArray:
+    """Return x [n,d] without the one nearest to each of others [p,d]."""
+    for point in others:
+        x = np.delete(x, np.argmin(((x - point) ** 2).sum(axis=1)), axis=0)
+    return x
 
 
 def _unit(y: FloatArray) -> FloatArray:

@@ -36,7 +36,7 @@ class Grid:
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         space = problem.space
-        done = len(history)
+        done = history.asked
         free = free_variable(problem)
         values = [self._values(v, free) for v in space.variables]
         total = math.prod(len(v) for v in values)

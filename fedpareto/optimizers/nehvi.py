@@ -67,7 +67,7 @@ class QLogNehvi:
         if len(problem.space) == 0:
             return np.empty((n, 0))
         if len(history) < self.start or history.failed.all():
-            return start("sobol", len(problem.space), n, seed, skip=len(history))
+            return start("sobol", len(problem.space), n, seed, skip=history.asked)
         with torch_alone(derive(seed, "nehvi", len(history))):
             return problem.space.snap(
                 self._optimized(problem, history, n, derive(seed, "nehvi", len(history)))
@@ -82,6 +82,8 @@ class QLogNehvi:
         acquisition = self._acquisition(
             problem, torch.from_numpy(history.x), torch.from_numpy(-filled(history.judged)), seed
         )
+        if len(history.pending):
+            acquisition.set_X_pending(torch.from_numpy(history.pending))
         cube = torch.stack([torch.zeros(d), torch.ones(d)]).double()
         points, _ = optimize_acqf(
             acquisition,

@@ -79,7 +79,7 @@ class Psl:
         if len(problem.space) == 0:
             return np.empty((n, 0))
         if len(history) < self.start or history.failed.all():
-            return start("sobol", len(problem.space), n, seed, skip=len(history))
+            return start("sobol", len(problem.space), n, seed, skip=history.asked)
         draw = rng(seed, "psl", len(history))
         with torch_alone(derive(seed, "psl", len(history))):
             learned = self._learned(problem, history)
@@ -149,7 +149,7 @@ class Psl:
         if self.penalty:
             y = penalised(judges(problem), y)
             found = penalised(judges(problem), history.judged[~history.failed])
-        seen = {row.tobytes() for row in history.x}
+        seen = {row.tobytes() for row in history.tried}
         fresh = np.array([row.tobytes() not in seen for row in x])
         x, y = (x[fresh], y[fresh]) if fresh.any() else (x, y)
         rows = greedy(y, found[nondominated(found)], n)

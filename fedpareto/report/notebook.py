@@ -29,7 +29,7 @@ def html_of(seen: View) -> str:
     if seen.front:
         body += drawing(seen, seen.recommended) + _front(seen)
     body += bullets(
-        [seen.why, *against(seen), *proxies(seen.objectives), *statements(seen)]
+        [seen.why, *against(seen), *proxies(seen.judges), *statements(seen)]
     )
     return f'<style>.fedpareto {{ {own} }}</style><div class="fedpareto">{body}</div>'
 
@@ -42,14 +42,14 @@ def _front(seen: View) -> Html:
     rows = [
         [
             p.trial,
-            *(shown(o, p.objectives[o.name]) for o in seen.objectives),
+            *(shown(o, p.judged[o.name]) for o in seen.judges),
             *(epsilon_text(p.measures.get("epsilon")) for _ in true),
             *(short(p.settings[name]) for name in names),
         ]
         for p in points
     ]
     star = points.index(seen.recommended) if seen.recommended in points else None
-    return table(["trial", *map(column, seen.objectives), *true, *names], rows, chosen=star)
+    return table(["trial", *map(column, seen.judges), *true, *names], rows, chosen=star)
 
 
 def frame_of(seen: View) -> DataFrame:

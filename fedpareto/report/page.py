@@ -20,11 +20,21 @@ from fedpareto.privacy import VIEWS, rounded_up
 from fedpareto.problem import Limit, is_private
 from fedpareto.report.against import against
 from fedpareto.report.against import as_data as baselines
+from fedpareto.report.audits import panel
 from fedpareto.report.choose import Point, aim_of
 from fedpareto.report.figures import MOST_CLIENTS
 from fedpareto.report.paper import safe
 from fedpareto.report.points import Deals, View, split_table
-from fedpareto.report.privacy import NO_SPLIT, SEEN_BY, headline, statements, terms_of
+from fedpareto.report.privacy import (
+    ABOVE,
+    NO_SPLIT,
+    SEEN_BY,
+    headline,
+    search_price,
+    statements,
+    terms_of,
+)
+from fedpareto.report.scale import SCALE
 from fedpareto.report.text import column, package_versions, proxies, summary
 from fedpareto.space import Choice
 from fedpareto.study.write import fixed_study, to_toml
@@ -46,6 +56,7 @@ def page(seen: View, live: str | None = None) -> str:
         "data": as_json(page_data(seen)),
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         "live": f' data-live="{safe(live)}"' if live else "",
+        "audits": panel(seen),
         "connect": "'self'" if live else "'none'",
     }
     return re.sub(r"{{(\w+)}}", lambda slot: parts[slot[1]], html)
@@ -102,6 +113,9 @@ def page_data(seen: View) -> dict[str, Any]:
         "why": seen.why,
         "baselines": baselines(seen),
         "against": against(seen),
+        "price": search_price(seen),
+        "above": ABOVE,
+        "scale": SCALE,
         "split": None if split is None else split[:MOST_CLIENTS].tolist(),
         "clients": None if split is None else len(split),
         "noSplit": NO_SPLIT if is_private(seen.study.problem) else "",

@@ -28,7 +28,7 @@ from fedpareto.problem import (
 from fedpareto.report.choose import Baselines, Point, aim_of, best, held, recommend
 from fedpareto.report.volumes import hypervolumes
 from fedpareto.space import FloatArray
-from fedpareto.store import Store
+from fedpareto.store import Audit, Store, last_of
 from fedpareto.study import Study
 from fedpareto.trials import Trial, known_of
 from fedpareto.words import visible
@@ -71,6 +71,7 @@ class View:
     trainings: int = 0  # of all finished trials together
     knee: Point | None = None  # beside the recommended point
     baselines: Baselines = Baselines()
+    audits: tuple[Audit, ...] = ()  # the last of each attack on each point
 
     def __repr__(self) -> str:
         star = "none" if self.recommended is None else f"trial {self.recommended.trial}"
@@ -168,7 +169,8 @@ def view_of(study: Study, store: Store) -> View:
     An adaptive search on private data pays for that one.
     """
     largest = max(study.budget, store.budget())
-    return view(dataclasses.replace(study, budget=largest), store.trials(), held(store))
+    seen = view(dataclasses.replace(study, budget=largest), store.trials(), held(store))
+    return dataclasses.replace(seen, audits=tuple(last_of(store.audits())))
 
 
 def _on_the_way(study: Study, finished: Sequence[Trial], known: History) -> list[Point]:

@@ -15,6 +15,7 @@ from rich.text import Text
 from fedpareto.privacy import rounded_up
 from fedpareto.problem import Judge
 from fedpareto.report.against import as_data as baselines
+from fedpareto.report.audits import as_data as audits
 from fedpareto.report.choose import Point
 from fedpareto.report.points import View
 from fedpareto.report.privacy import as_data, epsilon_heading, epsilon_text
@@ -137,7 +138,7 @@ def front_data(seen: View) -> dict[str, Any]:
         "why": seen.why,
         "baselines": baselines(seen),
         "privacy": as_data(seen),
-        "points": [as_plain(p) for p in seen.front],
+        "points": [as_plain(p) | {"audits": audits(seen, p)} for p in seen.front],
     }
 
 

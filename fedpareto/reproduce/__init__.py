@@ -2,7 +2,8 @@
 
 from fedpareto.reproduce.names import EXPERIMENTS, NAMES, named
 from fedpareto.reproduce.page import papers_page, results
-from fedpareto.reproduce.run import committed, reproduce, study_of
+from fedpareto.reproduce.run import committed, report, reproduce, study_of, work_of
+from fedpareto.reproduce.workers import train
 
 __all__ = [
     "EXPERIMENTS",
@@ -10,7 +11,10 @@ __all__ = [
     "committed",
     "named",
     "papers_page",
+    "report",
     "reproduce",
     "results",
     "study_of",
+    "train",
+    "work_of",
 ]

@@ -41,7 +41,7 @@ class Comparison:
     paper: str
     source: str
     ours: str
-    verdict: str  # agrees, differs or open
+    verdict: str  # agrees, differs or open; where the paper says nothing, above, below or level
     why: str
 
 
@@ -95,8 +95,8 @@ class Experiment:
 
 
 def verdict_of(comparisons: Sequence[Comparison]) -> str:
-    """Return differs if anything does, agrees if everything does, and else open."""
-    found = {c.verdict for c in comparisons}
+    """Return differs if a statement of the paper does, agrees if all do, and else open."""
+    found = {c.verdict for c in comparisons} & {"agrees", "differs", "open"}
     if "differs" in found:
         return "differs"
     return "agrees" if found == {"agrees"} else "open"

@@ -3,7 +3,8 @@
 A number agrees if it lies within our interval, and differs if it lies outside; an interval whose
 ends are more than a factor of two apart is too wide for the former, and leaves it open. "A is above
 B" agrees if the mean difference over seeds is more than two standard errors above zero, differs if
-it is as far below, and else is open.
+it is as far below, and else, or with fewer than three seeds, is open. A paper's scale ranks
+settings as the true ε does if their rank correlation is at least 0.9.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import numpy as np
 
 from fedpareto.reproduce.experiment import Comparison, shown
 
-LEAST_SEEDS = 2
+LEAST_SEEDS = 3
+FEWEST_RANKED = 10
+ALIKE = 0.9  # rank correlation
 WIDEST = 2.0  # factor between the ends of an interval that can agree
 
 
@@ -47,8 +50,9 @@ def above(
     gap = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
     mean = float(gap.mean())
     if len(gap) < LEAST_SEEDS:
-        why = f"{what}: one seed cannot say."
-        return Comparison(what, paper, source, f"{mean:+.4f}", "open", why)
+        why = f"{what}: fewer than three seeds cannot say."
+        ours = f"{mean:+.4f} over {len(gap)} seeds"
+        return Comparison(what, paper, source, ours, "open", why)
     error = float(gap.std(ddof=1) / np.sqrt(len(gap)))
     ours = f"{mean:+.4f} ± {error:.4f} over {len(gap)} seeds"
     if abs(mean) <= 2 * error:
@@ -63,3 +67,24 @@ def above(
 def missing(what: str, paper: str, source: str, reason: str) -> Comparison:
     """Leave open what the rows cannot say."""
     return Comparison(what, paper, source, "–", "open", f"{what}: {reason}")
+
+
+def ranks_alike(
+    what: str, source: str, proxy: Sequence[float], epsilon: Sequence[float]
+) -> Comparison:
+    """Compare the statement that a paper's scale ranks settings as the true ε does.
+
+    It agrees if their rank correlation is at least ALIKE. Settings without a finite ε are left out.
+    """
+    from scipy.stats import spearmanr
+
+    both = np.array([proxy, epsilon], dtype=float)
+    scale, true = both[:, np.isfinite(both).all(axis=0)]
+    paper = "a measure of leakage"
+    if len(scale) < FEWEST_RANKED or np.ptp(scale) == 0 or np.ptp(true) == 0:
+        return missing(what, paper, source, "too few settings differ.")
+    found = float(spearmanr(scale, true).statistic)
+    said = f"Spearman {found:.2f} over {len(scale)} settings"
+    why = f"{what}: the rank correlation is {found:.2f}, where {ALIKE} is asked for."
+    verdict = "agrees" if found >= ALIKE else "differs"
+    return Comparison(what, paper, source, said, verdict, why)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedpareto.reproduce.names import EXPERIMENTS, NAMES
+from fedpareto.reproduce.names import NAMES
 from fedpareto.reproduce.run import committed
 
 HEAD = """# The papers, reproduced
@@ -14,7 +14,51 @@ Written by `python docs/generate.py` from `benchmarks/results/papers`, which `fe
 wrote. Every number below stands there. A printed number agrees if it lies within our interval,
 differs if it lies outside, and is open if the ends of the interval are more than a factor of two
 apart. A ranking agrees if the mean difference over seeds is more than two standard errors on the
-paper's side, differs if it is as far on the other, and is open otherwise."""
+paper's side, differs if it is as far on the other, and is open otherwise, or with fewer than three
+seeds. A number is open at quick scale, which cannot judge it. Where a paper says
+nothing, the verdict is above, below or level. `quick` is minutes on two cores; `paper` is the
+paper's scale on one GPU, and what of it was not run or not to the end stands under each name.
+
+Of the studies, with all our choices where a paper is silent: [examples/papers](../examples/papers).
+"""
+QUESTIONS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (  # question, (name, statement)
+    (
+        "What is k of Gu?",
+        (
+            ("gu24-fig2a", "k of "),
+            ("gu24-fig2b", "k of "),
+            ("gu24-fig6", "k of LR"),
+            ("gu24-fig6", "k of LeNet"),
+        ),
+    ),
+    (
+        "Is CMOFL above MOFL?",
+        (("kang23-fig3", "CMOFL-NSGA-II above MOFL"), ("kang23-fig3", "CMOFL-PSL above MOFL")),
+    ),
+    (
+        "Is PSL above NSGA-II?",
+        (("kang23-fig6", "PSL above CMOFL-NSGA-II"), ("kang23-fig3", "PSL above CMOFL-NSGA-II")),
+    ),
+    ("Does FedMOEAC beat NSGA-II?", (("xiao25-fig3", "FedMOEAC above"),)),
+    (
+        "Which proxies rank settings as the true ε does?",
+        (
+            ("gu24-fig2a", "Eq. 2 ranks"),
+            ("gu24-fig2b", "Eq. 2 ranks"),
+            ("kang23-mechanisms", "Eq. 13 ranks"),
+            ("xiao25-table1", "Eq. 7 ranks"),
+        ),
+    ),
+    (
+        "Are the budgets of Table 1 of Xiao reachable?",
+        (("xiao25-table1", "budgets are reached"), ("xiao25-table1", "noise about 6")),
+    ),
+    ("What does leakage 0 cost in true ε?", (("kang23-mechanisms", "leakage 0"),)),
+    (
+        "Is ours above the papers' algorithms?",
+        (("kang23-fig6", "ours above"), ("kang23-fig3", "ours above")),
+    ),
+)
 
 
 def results() -> list[dict[str, Any]]:
@@ -24,6 +68,29 @@ def results() -> list[dict[str, Any]]:
 
 def papers_page(found: Sequence[dict[str, Any]]) -> str:
     """Return the page of some results."""
+    by_name = {r["name"]: r for r in found}
+    parts = [HEAD.strip(), "## Questions", *_answers(by_name), "## All statements", _table(found)]
+    parts += [_section(r) for r in found]
+    unrun = [f"`{n}`" for n in NAMES if n not in by_name]
+    if unrun:
+        parts.append(f"Not run yet: {', '.join(unrun)}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _answers(by_name: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+    """Yield each known question, with the statements that answer it."""
+    for question, places in QUESTIONS:
+        lines = [
+            f"- `{name}`, {c['scale']}: {c['what']}: {c['ours']}, **{c['verdict']}**"
+            for name, words in places
+            if (r := by_name.get(name))
+            for c in r["comparisons"]
+            if words in c["what"]
+        ]
+        yield "\n".join([f"**{question}**", "", *(lines or ["- Not run yet."])])
+
+
+def _table(found: Sequence[dict[str, Any]]) -> str:
     rows = [
         "| name | scale | statement | paper | ours | verdict |",
         "|---|---|---|---|---|---|",
@@ -31,22 +98,24 @@ def papers_page(found: Sequence[dict[str, Any]]) -> str:
     for r in found:
         for c in r["comparisons"]:
             paper = f"{c['paper']} ({c['source']})"
-            cells = (f"`{r['name']}`", r["scale"], c["what"], paper, c["ours"], c["verdict"])
+            cells = (f"`{r['name']}`", c["scale"], c["what"], paper, c["ours"], c["verdict"])
             rows.append(f"| {' | '.join(cells)} |")
-    parts = [HEAD, "\n".join(rows)]
-    for r in found:
-        where = f"../benchmarks/results/papers/{r['figure']}"
-        scaled = f" Smaller than the paper: {r['smaller']}." if r["smaller"] else ""
-        said = f"{r['paragraph']} Left out: {r['left_out']}.{scaled}"
-        parts.append(
-            f"## {r['name']}: {r['title']}\n\n{said}\n\n"
-            f"![{r['title']}]({where})"
-        )
-    done = {r["name"] for r in found}
-    without = [f"`{n}`" for n in NAMES if n not in EXPERIMENTS]
-    unrun = [f"`{n}`" for n in NAMES if n in EXPERIMENTS and n not in done]
-    if unrun:
-        parts.append(f"Not run yet: {', '.join(unrun)}.")
-    if without:
-        parts.append(f"Without studies yet: {', '.join(without)}.")
-    return "\n\n".join(parts) + "\n"
+    return "\n".join(rows)
+
+
+def _section(r: dict[str, Any]) -> str:
+    """Return the paragraph and the figure of one result."""
+    said = [r["paragraph"], f"Left out: {r['left_out']}."]
+    filled = [c["why"] for c in r["comparisons"] if c["scale"] != r["scale"]]
+    if filled:
+        said.append(f"At quick scale ({r['quick_smaller']}): {' '.join(filled)}")
+    if r["smaller"]:
+        said.append(f"Smaller than the paper: {r['smaller']}.")
+    if r.get("unfinished"):
+        said.append(f"Not run to the end: {r['unfinished']}.")
+    where = f"../benchmarks/results/papers/{r['figure']}"
+    shown = f"![{r['title']}]({where})"
+    if filled:
+        other = f"../benchmarks/results/papers/{r['quick_figure']}"
+        shown += f"\n\n![{r['title']}, quick scale]({other})"
+    return f"## {r['name']}: {r['title']}\n\n{' '.join(said)}\n\n{shown}"

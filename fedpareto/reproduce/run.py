@@ -1,9 +1,10 @@
-"""Run the studies of a figure or table, and write what they say beside what the paper says."""
+"""Run the studies of figures and tables, and write what they say beside what the paper says."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,20 @@ import tomlkit
 import fedpareto
 from fedpareto.errors import SettingError
 from fedpareto.files import folder_of_examples, write_whole
-from fedpareto.loop import run
-from fedpareto.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, save
-from fedpareto.report.progress import progress
-from fedpareto.reproduce.experiment import Experiment, Found, Part, Rows, verdict_of
+from fedpareto.loop import database
+from fedpareto.reproduce.experiment import Comparison, Experiment, Found, Part, Rows, verdict_of
+from fedpareto.reproduce.figure import write_figure
+from fedpareto.reproduce.small import FEW, write_few
+from fedpareto.reproduce.workers import Work, train
+from fedpareto.store import Store
 from fedpareto.study import Study, load_study
 
 ROOT = Path(fedpareto.__file__).parents[1]
 STUDIES = folder_of_examples() / "papers"
 RESULTS = ROOT / "benchmarks" / "results" / "papers"
-COLOURS = (BLUE, ORANGE, PURPLE, GREY)
+UNBEGUN = "it was not run."  # ends the reason of such a comparison
+NOT_RUN = "–"  # of ours
+DIGITS = 5  # of a number in a figure
 
 
 def changes_of(part: Part, scale: str) -> dict[str, Any]:
@@ -30,8 +35,8 @@ def changes_of(part: Part, scale: str) -> dict[str, Any]:
     return {**part.changes, **(quick or {})}
 
 
-def study_of(part: Part, scale: str, folder: Path) -> Study:
-    """Write the study file of a part into a folder, and load it."""
+def write_study(part: Part, scale: str, folder: Path) -> Path:
+    """Write the study file of a part into a folder, and return its path."""
     source = STUDIES / part.file
     if not source.is_file():
         raise SettingError(
@@ -43,58 +48,140 @@ def study_of(part: Part, scale: str, folder: Path) -> Study:
         *sections, last = key.split(".")
         table = document
         for section in sections:
-            table = table[section]
+            table = table[int(section) if section.isdigit() else section]
         table[last] = value
     path = folder / f"{part.name}.toml"
     write_whole(path, tomlkit.dumps(document).encode())
-    return load_study(path)
+    return path
 
 
-def rows_of(study: Study) -> Rows:
-    """Run a study to its budget, from wherever its rows stand, and return its rows."""
-    with progress(study) as watch:
-        store = run(study, watch=watch)
-    with store:
+def study_of(part: Part, scale: str, folder: Path) -> Study:
+    """Write the study file of a part into a folder, and load it."""
+    return load_study(write_study(part, scale, folder))
+
+
+def work_of(experiments: Sequence[Experiment], scale: str, folder: Path) -> list[Work]:
+    """Write the study files of experiments, each once, and say what there is to train."""
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = {p.name: p for e in experiments for p in e.at(scale)}
+    named = [changes_of(p, scale).get("data.name") for p in parts.values()]
+    for file in FEW:
+        if file in named:
+            write_few(file, folder)
+    return [Work(write_study(p, scale, folder), p.seconds.get(scale, 1.0)) for p in parts.values()]
+
+
+def rows_of(study: Study) -> Rows | None:
+    """Return the rows of a study as far as they go; None where it has not been begun."""
+    path = database(study)
+    if not path.is_file():
+        return None
+    with Store.read(path) as store:
+        store.check(study.identity)
         trials = store.trials()
         losses = {
             t.number: [c["test_loss"] for c in store.repeat_curves(t.number)]
             for t in trials
             if t.state == "done" and "test_loss" in t.curves
         }
+        if store.finished() == 0:
+            return None
         return Rows(study, trials, losses, store.seconds())
 
 
-def reproduce(experiment: Experiment, scale: str, folder: Path) -> dict[str, Any]:
-    """Run an experiment and write its figure and numbers into a folder; return the numbers."""
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = {p.name: rows_of(study_of(p, scale, folder)) for p in experiment.at(scale)}
+def reproduce(
+    experiment: Experiment, scale: str, folder: Path, jobs: int = 1, seconds: float | None = None
+) -> dict[str, Any]:
+    """Run an experiment, write its figure and numbers into a folder, and return the numbers."""
+    train(work_of([experiment], scale, folder), jobs, seconds)
+    return report(experiment, scale, folder)
+
+
+def report(experiment: Experiment, scale: str, folder: Path) -> dict[str, Any]:
+    """Write the figure and numbers of an experiment as far as its rows go; return the numbers."""
+    parts = experiment.at(scale)
+    begun = {p.name: rows_of(study_of(p, scale, folder)) for p in parts}
+    rows = {name: r for name, r in begun.items() if r is not None}
     found = experiment.report(rows)
-    figure = save(_draw, found, folder / f"{experiment.name}.png")
+    if scale == "quick":
+        found = dataclasses.replace(found, comparisons=tuple(map(unjudged, found.comparisons)))
+    figure = write_figure(found, folder / f"{experiment.name}.png")
     result = {
         "name": experiment.name,
         "title": experiment.title,
         "scale": scale,
         "left_out": experiment.left_out,
         "smaller": smaller(experiment, scale),
+        "unfinished": unfinished(parts, scale, rows),
         "verdict": verdict_of(found.comparisons),
         "paragraph": paragraph(found, scale),
         "comparisons": [dataclasses.asdict(c) for c in found.comparisons],
         "figure": figure.name,
-        "panels": [dataclasses.asdict(p) for p in found.panels],
-        "studies": [
-            {
-                "name": p.name,
-                "file": f"examples/papers/{p.file}",
-                "changes": changes_of(p, scale),
-                "trials": len(rows[p.name].trials),
-                "seconds": round(rows[p.name].seconds, 1),
-            }
-            for p in experiment.at(scale)
-        ],
+        "panels": [_rounded(dataclasses.asdict(p)) for p in found.panels],
+        "studies": [_study(p, scale, rows) for p in parts],
     }
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
     write_whole(folder / f"{experiment.name}.json", text.encode())
     return result
+
+
+def unjudged(comparison: Comparison) -> Comparison:
+    """Leave a printed number open: a small experiment gives others, whatever the paper did."""
+    try:
+        float(comparison.paper)
+    except ValueError:
+        return comparison
+    why = comparison.why
+    if comparison.ours != NOT_RUN:
+        why += " So small an experiment cannot judge a number."
+    return dataclasses.replace(comparison, verdict="open", why=why)
+
+
+def _study(part: Part, scale: str, rows: Mapping[str, Rows]) -> dict[str, Any]:
+    """Return what was run of one study."""
+    mine = rows.get(part.name)
+    return {
+        "name": part.name,
+        "file": f"examples/papers/{part.file}",
+        "changes": changes_of(part, scale),
+        "trials": finished(mine) if mine else 0,
+        "seconds": round(mine.seconds, 1) if mine else 0.0,
+    }
+
+
+def finished(rows: Rows) -> int:
+    """Return how many trials are finished."""
+    return sum(t.state != "pending" for t in rows.trials)
+
+
+def unfinished(parts: Sequence[Part], scale: str, rows: Mapping[str, Rows]) -> str:
+    """Return in words which studies have not come to their budget; nothing where all have."""
+    least: dict[str, tuple[int, int]] = {}
+    for part in parts:
+        mine = rows.get(part.name)
+        label = part.name.rsplit("-seed", 1)[0]
+        so_far = (finished(mine), mine.study.budget) if mine else (0, 0)
+        if mine is None or so_far[0] < so_far[1]:
+            least[label] = min(so_far, least.get(label, so_far))
+    by_count: dict[tuple[int, int], list[str]] = {}
+    for label, so_far in least.items():
+        by_count.setdefault(so_far, []).append(label)
+    said = [
+        f"{done} of {of} trials of {', '.join(names)}" if of else f"nothing of {', '.join(names)}"
+        for (done, of), names in sorted(by_count.items())
+    ]
+    return "; ".join(said)
+
+
+def _rounded(value: Any) -> Any:
+    """Return plain data with its numbers rounded to what a figure can show."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(inner) for inner in value]
+    return value
 
 
 def smaller(experiment: Experiment, scale: str) -> str:
@@ -102,43 +189,45 @@ def smaller(experiment: Experiment, scale: str) -> str:
     changed: dict[str, None] = {}
     for part in experiment.at(scale) if scale == "quick" else ():
         for key, value in (part.quick or {}).items():
-            changed[f"{key} = {json.dumps(value)}"] = None
+            if key != "optimizer":
+                changed[f"{key} = {json.dumps(value)}"] = None
     return ", ".join(changed)
 
 
 def paragraph(found: Found, scale: str) -> str:
     """Return in words what agrees, differs and is open, and why."""
     counts = {v: sum(c.verdict == v for c in found.comparisons) for v in ("agrees", "differs")}
+    ours = sum(c.paper == "–" for c in found.comparisons)
     head = (
-        f"At {scale} scale {counts['agrees']} of {len(found.comparisons)} statements agree and "
-        f"{counts['differs']} differ."
+        f"At {scale} scale {counts['agrees']} of {len(found.comparisons) - ours} statements agree "
+        f"and {counts['differs']} differ."
     )
-    return " ".join([head, *(c.why for c in found.comparisons)])
+    return " ".join([head, *(c.why for c in found.comparisons if not c.why.endswith(UNBEGUN))])
 
 
 def committed(name: str, folder: Path = RESULTS) -> dict[str, Any] | None:
-    """Return the committed result of a name; None where there is none."""
-    path = folder / f"{name}.json"
+    """Return the committed result of a name; None where there is none.
+
+    What its scale has not run is taken from NAME-quick.json, where that is committed too.
+    """
+    result = _read(folder / f"{name}.json")
+    quick = _read(folder / f"{name}-quick.json")
+    if result is None:
+        return None
+    known = {c["what"]: c for c in quick["comparisons"]} if quick else {}
+    result["comparisons"] = [
+        {**known[c["what"]], "scale": "quick"}
+        if c["ours"] == NOT_RUN and c["what"] in known
+        else {**c, "scale": result["scale"]}
+        for c in result["comparisons"]
+    ]
+    result["quick_figure"] = quick["figure"] if quick else ""
+    result["quick_smaller"] = quick["smaller"] if quick else ""
+    return result
+
+
+def _read(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return result
-
-
-def _draw(axes: Any, found: Found) -> None:
-    """Draw the panels of an experiment over one another: the paper's in green, ours beside it."""
-    place = 0
-    for panel in found.panels:
-        for line in panel.lines:
-            colour = GREEN if line.of == "paper" else COLOURS[place % len(COLOURS)]
-            place += line.of == "ours"
-            label = line.label if len(found.panels) == 1 else f"{panel.title}: {line.label}"
-            if line.style == "points":
-                axes.scatter(line.x, line.y, s=14, color=colour, label=label)
-            else:
-                axes.plot(line.x, line.y, color=colour, label=label)
-    first = found.panels[0]
-    axes.set(xlabel=first.x, ylabel=first.y)
-    if first.log:
-        axes.set(xscale="log", yscale="log")
-    axes.legend(frameon=False, fontsize=7)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,12 @@ def row_of(audit: Audit) -> tuple[Any, ...]:
         audit.picture,
         audit.version,
     )
+
+
+def last_of(audits: Sequence[Audit]) -> list[Audit]:
+    """Return the last audit of each attack and view on each point."""
+    found = {json.dumps([a.trial, a.settings, a.attack, a.view], sort_keys=True): a for a in audits}
+    return list(found.values())
 
 
 def finite(value: Any) -> Any:

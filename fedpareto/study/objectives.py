@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from fedpareto.errors import Fault
 from fedpareto.federation import MEASURES, ClipsRecords, is_unseen
-from fedpareto.federation.measures import Measure, own_measure
+from fedpareto.federation.measures import LOST, Measure, own_measure
 from fedpareto.mechanisms import adds_noise
 from fedpareto.privacy import Privacy
 from fedpareto.problem import Judge, Limit, Objective
@@ -205,7 +205,7 @@ def _missing(needs: Iterable[str], held: Mapping[str, Any]) -> list[str]:
     mechanism, local, privacy = held["mechanism"], held["local"], held["privacy"]
     if mechanism is None or is_unseen(mechanism) or is_unseen(local):
         return []
-    there = {"unprotected_error", *named(mechanism)}
+    there = {*LOST.values(), *named(mechanism)}
     if adds_noise(mechanism):
         there |= DERIVED
     if isinstance(local, ClipsRecords):

@@ -9,18 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto.errors import Fault, SettingError, StudyError, did_you_mean
-from fedpareto.federation import Data, Federation
+from fedpareto.federation import Data, Federation, is_unseen
 from fedpareto.federation.data import OWN
 from fedpareto.federation.measures import WORST
+from fedpareto.optimizers import StartsAround
 from fedpareto.problem import Judge
 from fedpareto.settings import check_source, import_from, is_own, named, searched
-from fedpareto.study.lines import line_of, lines_of
+from fedpareto.space import Float
+from fedpareto.study.lines import line_of, lines_of, longest_key
 from fedpareto.study.members import key_of, member, member_table
 from fedpareto.study.objectives import judge_tables, read_judges
-from fedpareto.study.sections import FAMILIES, PLAIN, SECTIONS, UNNAMED, Head
+from fedpareto.study.sections import FAMILIES, PLAIN, SECTIONS, UNLIKE, UNNAMED, Head
 from fedpareto.study.study import Study, encrypted
 from fedpareto.study.table import plain, read, refuse_unknown
 from fedpareto.study.unseen import names_own
+
+MOST = 2**20  # bytes of a study file: more is no study, and would be read for ever
+PARTS = 50  # of a dotted key
 
 
 def load_study(
@@ -62,7 +67,15 @@ def load_to_look(path: str | Path, stored: Mapping[str, Any], seed: int | None) 
 def parsed(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the text of a file, and what it says as TOML."""
     try:
-        text = path.read_bytes().decode()
+        with path.open("rb") as file:
+            content = file.read(MOST + 1)
+        if len(content) > MOST:
+            fault = Fault("file", f"must be of at most {MOST} bytes, found more.")
+            raise StudyError(str(path), [fault])
+        text = content.decode()
+        if longest_key(text) > PARTS:
+            fault = Fault("syntax", f"must have keys of at most {PARTS} parts, found a longer one.")
+            raise StudyError(str(path), [fault])
         return text, tomllib.loads(text)
     except FileNotFoundError:
         near = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
@@ -115,6 +128,7 @@ def built(
     if stored is None:
         _check_functions(held, (*objectives, *limits), path.parent, faults)
     _refuse_shared_names(held, faults)
+    _refuse_unused_means(held, faults)
     if head is None or faults:
         return None
     try:
@@ -124,7 +138,7 @@ def built(
             training=held["training"],
             mechanism=held["mechanism"],
             objectives=objectives,
-            block=head.block or (stored or {}).get("block") or held["optimizer"].batch,
+            block=head.block or (stored or {}).get("block") or _block(held),
             privacy=held["privacy"],
             cost=held["cost"],
             server=held["server"],
@@ -148,6 +162,12 @@ def built(
         path=path,
         description=_described(head, sections, held, (*objectives, *limits)),
     )
+
+
+def _block(held: Mapping[str, Any]) -> int:
+    """Return how many federations train in one pass, where the file does not say it."""
+    batch = int(held["optimizer"].batch)
+    return min(batch, UNLIKE) if held["training"].works_differ else batch
 
 
 def _described(
@@ -216,6 +236,22 @@ def _beside(name: str, folder: Path) -> str:
     """Return the path of a file of the user's own where it lies in a folder; else the name."""
     beside = folder.resolve() / name
     return str(beside) if name.endswith(OWN) and beside.is_file() else name
+
+
+def _refuse_unused_means(held: Mapping[str, Any], faults: list[Fault]) -> None:
+    """Refuse the mean of a variable where the optimizer has no first generation to draw by it."""
+    optimizer = held["optimizer"]
+    if optimizer is None or is_unseen(optimizer) or isinstance(optimizer, StartsAround):
+        return
+    for section in ("training", "mechanism", "local", "server", "model"):
+        for v in searched(held[section]) if held[section] is not None else ():
+            if isinstance(v, Float) and v.mean is not None:
+                message = (
+                    "must have no mean and spread with an optimizer that draws no first generation "
+                    f"by them, found {type(optimizer).__name__}. Leave them out, or take fedmoeac "
+                    "or nsga2."
+                )
+                faults.append(Fault(key_of(f"{section}.{v.name}", held["mechanism"]), message))
 
 
 def _refuse_shared_names(held: Mapping[str, Any], faults: list[Fault]) -> None:

@@ -11,6 +11,8 @@ from fedpareto.optimizers import OPTIMIZERS
 from fedpareto.privacy import Privacy
 from fedpareto.settings import setting
 
+UNLIKE = 5  # federations in a block where some train longer than others, which have to wait
+
 
 @dataclass(frozen=True)
 class Head:
@@ -42,7 +44,8 @@ class Head:
     )
     block: int = setting(
         0,
-        help="how many federations train in one pass; 0 for the optimizer's batch",
+        help="how many federations train in one pass; 0 for the optimizer's batch, or at most 5 "
+        "where batch size, epochs or steps are searched",
         at_least=0,
         at_most=100_000,
         search=False,
@@ -92,9 +95,7 @@ class LimitTable:
     """The keys of one limit that is no objective."""
 
     limit: float = setting(help="what the measure must not exceed", search=False)
-    measure: str = setting(
-        "", help="which measure; the limit's own name if left out", search=False
-    )
+    measure: str = setting("", help="which measure; the limit's own name if left out", search=False)
     case: str = setting(
         "average",
         help="over clients, or for the worst client, as of an objective",
@@ -148,6 +149,12 @@ LATER: tuple[tuple[tuple[str, ...], object], ...] = (
     (("mechanism", "leakage_rounds"), 1),
     (("mechanism", "links", "leakage_rounds"), 1),
     (("limits",), []),
+    (("mechanism", "noise_on"), "sum"),
+    (("mechanism", "links", "noise_on"), "sum"),
+    (("mechanism", "leakage_c"), 1.0),
+    (("mechanism", "leakage_c1"), 1.0),
+    (("mechanism", "links", "leakage_c"), 1.0),
+    (("mechanism", "links", "leakage_c1"), 1.0),
 )
 
 SECTIONS = (  # in the order of a file

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from fedpareto import Store, load_study
-from fedpareto.audit import ATTACKS, Attack, Canary, Finding, attacks_of, audit, last_of, plan
+from fedpareto.audit import ATTACKS, Attack, Canary, Finding, attacks_of, audit, plan
 from fedpareto.errors import FedparetoError, SettingError
-from fedpareto.store import Audit
+from fedpareto.store import Audit, last_of
 from fedpareto.testing import check_attack
 
 FEW = ("--attack", "canary", "--set", "canaries=100")

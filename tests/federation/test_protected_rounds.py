@@ -25,6 +25,7 @@ from fedpareto.mechanisms import (
 )
 from fedpareto.noise import Noise, stream
 from fedpareto.problem import Objective
+from fedpareto.space import Integer
 
 DATA, MODEL = Data("digits", 6), Mlp((16,))
 
@@ -159,6 +160,25 @@ def test_who_keeps_values_private_trains_with_neighbours_as_alone():
         alone = problem.measure({name: [column[i]] for name, column in values.items()}, [1])
         for name, column in together.items():
             np.testing.assert_array_equal(column[i], alone[name][0], err_msg=name)
+
+
+@pytest.mark.parametrize("asked", [("loss_lost",), ("loss_lost", "utility_lost")])
+def test_what_protection_costs_in_loss_is_counted_from_the_same_training_unprotected(asked):
+    training = Training(0.1, rounds=Integer("rounds", 1, 3), local_epochs=1)
+    goals = tuple(Objective(name) for name in asked)
+    noisy = Federation(DATA, MODEL, training, Randomization(0.5, 1.0), goals)
+    plain = Federation(DATA, MODEL, training, Unprotected(), (Objective("test_loss"),))
+    values = {"rounds": [3]}
+    ends, way = noisy.measure_along(values, [0])
+    expected = way_of(noisy, values, "test_loss") - way_of(plain, values, "test_loss")
+    assert way["loss_lost"] == pytest.approx(expected)
+    assert ends["loss_lost"] == pytest.approx(expected[:, -1])
+    assert ends["loss_lost"][0] != 0
+    assert ("utility_lost" in ends) == ("utility_lost" in asked)
+
+
+def way_of(problem, values, name):
+    return problem.every_round(values, [0], [name])[name]
 
 
 def test_utility_lost_is_counted_from_the_same_training_unprotected():

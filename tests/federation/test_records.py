@@ -238,7 +238,7 @@ def test_a_step_without_records_is_taken_all_the_same():
     empty = [(setup.batches(split, k, 0) < 0).all(1).sum() for k in range(4)]
     assert min(empty) > 5  # about a third of the steps
     _, pieces = one_round(problem)
-    assert torch.cat([p.steps[0] for p in pieces]).tolist() == [40] * 4
+    assert torch.cat([p.steps[0] for p in pieces]).flatten().tolist() == [40] * 4
     silent = dataclasses.replace(problem, local=DpSgd(0.0, 1e-9))
     _, nothing = one_round(silent)
     assert max(float(p.values[0].abs().max()) for p in nothing) < 1e-6

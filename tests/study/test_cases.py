@@ -78,6 +78,32 @@ def test_what_is_the_same_for_every_client_or_of_the_worst_already_may_be_asked_
     assert asking(measure, "worst", mechanism).problem.objectives[0].measure == measure
 
 
+REFUSED = {"utility_lost", "loss_lost", "upload_bytes", "upload_bytes_per_round", "download_bytes", "download_bytes_per_round", "size_ratio"}
+SAME_FOR_ALL = {"decryption_seconds", "gu24_eq4"}  # every client decrypts the same sum; a round takes as long as its slowest client
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_the_worst_case_of_every_measure_is_kept_or_refused(asking, name):
+    measure = MEASURES[name]
+    if measure.source == "settings":
+        assert measure.of_worst(name) == name
+        return
+    mechanism = 'sparsification"\nprivate_fraction = 0.5 # "' if measure.needs == ("private_fraction",) else "batchcrypt"
+    if name in REFUSED:
+        with pytest.raises(StudyError, match=f"must be average for {name}, found worst"):
+            asking(name, "worst", mechanism)
+        return
+    problem = asking(name, "worst", mechanism).problem
+    chosen = problem.objectives[0].measure
+    if chosen == name:
+        assert name.endswith("_worst") or name in SAME_FOR_ALL
+        return
+    found = problem.measure({"learning_rate": [0.1, 0.2]}, [1, 2])
+    assert (found[chosen] >= found[name]).all()
+    if name != "parameters_shared":  # every client has the same model, and sends as much of it
+        assert (found[chosen] > found[name]).any()
+
+
 def test_every_measure_is_refused_or_has_its_worst_client():
     for name, measure in MEASURES.items():
         worst = measure.of_worst(name)

@@ -1,0 +1,189 @@
+"""Train many studies, several at a time, and say how far all of them are.
+
+A worker is a process that trains one study after another. It may be killed at any time: the rows of
+a study are its whole state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import os
+import queue
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from fedpareto.errors import FedparetoError
+from fedpareto.loop import run
+from fedpareto.store import Store
+from fedpareto.study import Study, load_study
+
+if TYPE_CHECKING:
+    from multiprocessing.queues import Queue
+
+PATIENCE = 1.0  # seconds between looks at the clock and at the workers
+Tell = Callable[[Path, float], None]  # which study, and what share of it is done
+
+
+@dataclass(frozen=True)
+class Work:
+    """A study file to train, and the seconds that it is expected to take."""
+
+    path: Path
+    expected: float
+
+
+class OutOfTime(Exception):
+    """Raised between two blocks once the time given is over."""
+
+
+def train(
+    work: Sequence[Work], jobs: int = 1, seconds: float | None = None, stream: TextIO | None = None
+) -> bool:
+    """Train studies, the longest first, and return whether all were finished in the time given."""
+    longest = sorted(work, key=lambda w: -w.expected)
+    until = None if seconds is None else time.monotonic() + seconds
+    if seconds == 0 or not work:
+        return not work
+    with whole_bar(longest, stream or sys.stderr) as tell:
+        if jobs == 1:
+            return _one_by_one([w.path for w in longest], until, tell)
+        return _at_once([w.path for w in longest], jobs, until, tell)
+
+
+def train_one(path: Path, tell: Tell, until: float | None = None) -> None:
+    """Train one study to its budget, from wherever its rows stand."""
+    study = load_study(path)
+
+    def watch(store: Store) -> None:
+        tell(path, done(study, store))
+        if until is not None and time.monotonic() > until:
+            raise OutOfTime
+
+    run(study, watch=watch).close()
+    tell(path, 1.0)
+
+
+def done(study: Study, store: Store) -> float:
+    """Return what share of a study is done."""
+    return min(1.0, max(store.trainings() / study.repeats, store.finished()) / study.budget)
+
+
+def _one_by_one(paths: Sequence[Path], until: float | None, tell: Tell) -> bool:
+    try:
+        for path in paths:
+            train_one(path, tell, until)
+    except OutOfTime:
+        return False
+    return True
+
+
+def _at_once(paths: Sequence[Path], jobs: int, until: float | None, tell: Tell) -> bool:
+    """Train in several processes, which are killed when the time is over."""
+    context = multiprocessing.get_context("spawn")
+    tasks: Any = context.Queue()
+    told: Any = context.Queue()
+    for task in (*paths, *[None] * jobs):
+        tasks.put(task)
+    workers = [context.Process(target=work_on, args=(tasks, told)) for _ in range(jobs)]
+    for worker in workers:
+        worker.start()
+    try:
+        return _until_all_are_done(set(paths), workers, told, until, tell)
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.join()
+        for channel in (tasks, told):
+            channel.cancel_join_thread()
+
+
+def _until_all_are_done(
+    left: set[Path], workers: Sequence[Any], told: Any, until: float | None, tell: Tell
+) -> bool:
+    """Wait for every study; return whether all were finished in time, raise what went wrong."""
+    faults = []
+    while left and (until is None or time.monotonic() < until):
+        with contextlib.suppress(queue.Empty):
+            path, share, fault = told.get(timeout=PATIENCE)
+            tell(path, share)
+            if fault:
+                faults.append(fault)
+            if fault or share == 1:
+                left.discard(path)
+            continue
+        if not any(w.is_alive() for w in workers) and told.empty():
+            raise FedparetoError(
+                f"reproduce: {len(left)} studies must still be trained, found no process that "
+                "trains: each was ended from outside, perhaps for memory. What was finished is "
+                "kept; run again with fewer --jobs."
+            )
+    if faults:
+        raise FedparetoError(faults[0])
+    return not left
+
+
+def work_on(tasks: Queue[Path | None], told: Queue[tuple[Path, float, str]]) -> None:
+    """Train studies from a queue until none is left, or until nobody waits for them any more."""
+    parent = multiprocessing.parent_process()
+
+    def tell(path: Path, share: float) -> None:
+        if parent is not None and not parent.is_alive():
+            os._exit(1)
+        told.put((path, share, ""))
+
+    while (path := tasks.get()) is not None:
+        try:
+            train_one(path, tell)
+        except FedparetoError as error:
+            told.put((path, 0.0, str(error)))
+        _let_go()
+
+
+def _let_go() -> None:
+    """Give a device's memory back, which other workers need."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+@contextlib.contextmanager
+def whole_bar(work: Sequence[Work], stream: TextIO) -> Iterator[Tell]:
+    """Give a function to call as studies come on, which shows how far all of them are.
+
+    There is a bar where the stream is a terminal, and nothing elsewhere.
+    """
+    expected = {w.path: w.expected for w in work}
+    shares = dict.fromkeys(expected, 0.0)
+    if not stream.isatty():
+        yield lambda path, share: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        TextColumn("{task.percentage:.0f} %"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=Console(file=stream)) as bar:
+        task = bar.add_task("", total=sum(expected.values()))
+
+        def tell(path: Path, share: float) -> None:
+            shares[path] = share
+            finished = sum(s == 1 for s in shares.values())
+            bar.update(
+                task,
+                completed=sum(expected[p] * s for p, s in shares.items()),
+                description=f"{finished} of {len(shares)} studies, now {path.stem}",
+            )
+
+        yield tell

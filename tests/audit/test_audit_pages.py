@@ -1,0 +1,84 @@
+"""What attacks found is on the page, in the evidence and in front --json as it is in the rows."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fedpareto import Store, load_study
+from fedpareto.report.audits import NO_PROOF, lines, panel
+from fedpareto.report.evidence import evidence
+from fedpareto.report.points import view_of
+from fedpareto.store import Audit
+
+FEW = ("--set", "canaries=100", "--set", "shadows=16", "--set", "pictures=2", "--set", "candidates=20")
+
+
+@pytest.fixture
+def audited(finished_study, fedpareto):
+    done = fedpareto("audit", finished_study, *FEW)
+    assert done.status == 0, done.err
+    assert "A failed attack proves nothing" in done.out
+    for words in ("ε̂ ", "records told with AUC ", "pictures at ", "noise "):
+        assert words in done.out
+    return finished_study
+
+
+def rows(study):
+    with Store.read(study.with_suffix(".db")) as store:
+        return store.audits()
+
+
+def test_the_page_the_evidence_and_the_front_show_the_rows(audited, fedpareto, finished_study):
+    kept = rows(audited)
+    assert {a.attack for a in kept} == {"canary", "inversion", "membership", "noise"}
+    (page, *_) = fedpareto("report", audited).out.splitlines()
+    html = Path(page).read_text()
+    assert "What an attacker really gets" in html
+    assert NO_PROOF in html
+    shown = base64.b64encode(next(a.picture for a in kept if a.picture)).decode()
+    assert f"data:image/png;base64,{shown}" in html
+    for a in kept:
+        if "epsilon_hat" in a.measures:
+            assert f"<td>{a.measures['epsilon_hat']:.4g}</td>" in html
+        if "auc" in a.measures:
+            assert f"<td>{a.measures['auc']:.3g}</td>" in html
+    front = json.loads(fedpareto("front", audited, "--json").out)
+    found = {(p["trial"], a["attack"], a["view"]): a["measures"] for p in front["points"] for a in p["audits"]}
+    assert found == {(a.trial, a.attack, a.view): a.measures for a in kept}
+    study = load_study(audited)
+    with Store.read(audited.with_suffix(".db")) as store:
+        seen = view_of(study, store)
+        chosen = replace(seen, recommended=seen.front[0])
+        text = evidence(chosen, store.trials())
+    assert "What attacks found" in text
+    assert NO_PROOF in text
+    found = {(a.attack, a.view) for a in kept if a.trial == seen.front[0].trial}
+    assert set(re.findall(r"<li>(canary|noise|membership|inversion), (\w+): ", text)) == found
+
+
+def test_without_audits_nothing_is_shown(finished_study, fedpareto):
+    (page, *_) = fedpareto("report", finished_study).out.splitlines()
+    assert "What an attacker really gets" not in Path(page).read_text()
+    assert all(p["audits"] == [] for p in json.loads(fedpareto("front", finished_study, "--json").out)["points"])
+    assert "What attacks found" not in Path(fedpareto("report", finished_study, "--evidence").out.strip()).read_text()
+
+
+def test_an_alarm_stands_on_top(finished_study, fedpareto):
+    study = load_study(finished_study)
+    with Store.write(finished_study.with_suffix(".db"), study.name, study.identity, study.repeats) as store:
+        point = view_of(study, store).front[0]
+        store.add_audits([Audit(point.trial, point.settings, "<b>", "server", 0, {}, {"epsilon": 1.0, "epsilon_hat": 2.0, "alarm": True, "why": "<i>"}, None, "0")])
+        seen = view_of(study, store)
+    html = panel(seen)
+    assert "ALARM: trial" in html
+    assert "&lt;i&gt;" in html
+    assert "<i>" not in html
+    assert 'value="1.0000"' in html
+    assert "ALARM, found twice" in lines(seen, point)[0]
+    assert lines(seen, None) == []

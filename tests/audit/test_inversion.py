@@ -1,0 +1,125 @@
+"""Inversion: without noise the pictures come back, with it they do not, and the line-up still finds some."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedpareto import Chain, Data, Federation, Float, Lr, Mlp, Privacy, Randomization, Training
+from fedpareto.audit import Inversion, Points
+from fedpareto.audit.pictures import BEST, png, psnr, ssim
+from fedpareto.federation.models import Cnn, Lenet5
+from fedpareto.mechanisms import BatchCrypt, Quantization
+from fedpareto.testing import check_attack
+
+SIGMA = Float("sigma", 0.0, 10.0)
+
+
+def points(sigmas, model=None, mechanism=None, data="digits", private=False):
+    training = Training(0.1, rounds=5, local_epochs=1, batch_size=16, sample_ratio=0.3)
+    problem = Federation(Data(data, 10), model or Mlp((32,)), training, mechanism or Randomization(SIGMA, 1.0), (), privacy=Privacy(private_data=private))
+    return Points(problem, tuple(range(len(sigmas))), tuple({"sigma": s} for s in sigmas))
+
+
+def found(asked, **more):
+    return Inversion(**{"candidates": 200, **more}).audit(asked, "server", 0)
+
+
+def test_a_linear_layer_gives_its_input_away_until_noise_hides_it():
+    exact, near, little, much = (f.measures for f in found(points((0.0, 1e-3, 0.05, 3.0))))
+    assert (exact["psnr"], exact["label"], exact["lineup"], exact["form"]) == (BEST, 1.0, 1.0, "closed form")
+    assert exact["ssim"] > 0.999
+    assert 25 < near["psnr"] < exact["psnr"]
+    assert little["psnr"] < little["psnr_of_mean"]  # no picture is left
+    assert little["lineup"] >= 0.3  # but which of 200 it was is still found
+    assert much["psnr"] < much["psnr_of_mean"]
+    assert much["lineup"] <= 0.2
+    assert exact["psnr_of_mean"] == much["psnr_of_mean"]
+
+
+def test_of_several_images_neurons_show_some():
+    (several,) = (f.measures for f in found(points((0.0,), Mlp((200,))), images=4, pictures=5))
+    assert len(several["psnr_each"]) == 20
+    assert several["psnr"] > 20
+    assert several["lineup_chance"] == 4 / 200
+
+
+def test_rounded_uploads_are_attacked_as_they_are():
+    coarse, fine = (found(points((None,), mechanism=Quantization(bits)))[0].measures["psnr"] for bits in (2, 8))
+    assert coarse < fine
+    assert fine > 25
+
+
+def test_logistic_regression_is_a_linear_layer_too():
+    assert found(points((0.0,), Lr()))[0].measures["psnr"] > 60
+
+
+def test_convolutions_are_matched_by_their_gradients():
+    (measures,) = (f.measures for f in found(points((0.0,), Cnn()), pictures=2, iterations=60, candidates=20))
+    assert measures["form"] == "matched gradients"
+    assert (measures["label"], measures["lineup"]) == (1.0, 1.0)
+    assert measures["psnr"] > measures["psnr_of_mean"]
+
+
+@pytest.mark.slow
+def test_lenet_gives_its_pictures_back():
+    (measures,) = (f.measures for f in found(points((0.0,), Lenet5(), data="mnist"), pictures=10))
+    print(measures)
+    assert measures["psnr"] >= 22
+
+
+def test_the_sheet_shows_originals_above_what_was_rebuilt():
+    (exact,) = found(points((0.0,)), pictures=3)
+    with Image.open(io.BytesIO(exact.picture)) as shown:
+        pixels = np.array(shown)
+    half = pixels.shape[0] // 2
+    assert pixels.shape == (2 * (64 + 2), 3 * (64 + 2))
+    assert np.abs(pixels[:half].astype(int) - pixels[half:]).max() <= 1
+
+
+def test_rows_of_numbers_have_no_picture(tmp_path):
+    draw = np.random.default_rng(0)
+    x, y = draw.random((60, 5)).astype(np.float32), draw.integers(0, 2, 60)
+    path = tmp_path / "rows.npz"
+    np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y)
+    (finding,) = found(points((0.0,), data=str(path)), candidates=20)
+    assert finding.picture is None
+    assert "ssim" not in finding.measures
+    assert finding.measures["psnr"] > 60
+
+
+def test_it_says_why_it_does_not_apply():
+    why = Inversion().inapplicable
+    assert why(points((0.0,), private=True), "server") == "data are private: a training for an attack would cost privacy that is counted nowhere"
+    assert why(points((0.0,)), "release") == "it rebuilds what one client sent, which the server alone sees"
+    assert "ciphertexts" in why(points((0.0,), mechanism=Chain((Randomization(SIGMA, 1.0), BatchCrypt()))), "server")
+
+
+def test_it_holds_what_an_attack_must():
+    check_attack(Inversion(candidates=50), points((0.0, 0.1)))
+    assert Inversion(pictures=10).within(1e-9).pictures == 2
+
+
+def test_a_png_holds_its_pixels():
+    draw = np.random.default_rng(0)
+    for channels in (1, 3):
+        pixels = draw.integers(0, 256, (7, 9, channels)).astype(np.uint8)
+        with Image.open(io.BytesIO(png(pixels))) as shown:
+            assert np.array_equal(np.array(shown).reshape(pixels.shape), pixels)
+
+
+def test_nearness_is_that_of_its_definitions():
+    draw = np.random.default_rng(0)
+    one = draw.random((1, 28, 28))
+    assert psnr(one, one, 1.0) == BEST
+    assert psnr(one, one + 0.1, 1.0) == pytest.approx(20.0)
+    assert ssim(one, one, 1.0) == pytest.approx(1.0)
+    noisy = np.clip(one + draw.normal(0, 0.5, one.shape), 0, 1)
+    assert ssim(one, noisy, 1.0) < 0.7
+    a, b = one[0, :7, :7], noisy[0, :7, :7]  # of one window, by hand (Wang 2004, Eq. 13)
+    cov = np.cov(a.ravel(), b.ravel())
+    by_hand = (2 * a.mean() * b.mean() + 1e-4) * (2 * cov[0, 1] + 9e-4) / ((a.mean() ** 2 + b.mean() ** 2 + 1e-4) * (cov[0, 0] + cov[1, 1] + 9e-4))
+    assert ssim(one[:, :7, :7], noisy[:, :7, :7], 1.0) == pytest.approx(by_hand)
