@@ -5,15 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedpareto import Data, Federation, Float, Mlp, Objective, Randomization, Training
+from fedpareto import (
+    Choice,
+    Data,
+    Federation,
+    Float,
+    Integer,
+    Mlp,
+    Objective,
+    Randomization,
+    Training,
+)
 from fedpareto.federation.models import Cnn, Lr
 
 pytestmark = pytest.mark.gpu
 
 
-def federation(model, device: str, momentum: float, block: int = 4) -> Federation:
-    training = Training(Float("learning_rate", 1e-3, 1.0), rounds=3, local_epochs=1, batch_size=16, momentum=momentum, sample_ratio=0.5,
-                        device=device, tf32=False)
+def federation(model, device: str, momentum, block: int = 4, **searched) -> Federation:
+    given = {"local_epochs": 1, "batch_size": 16} | searched
+    training = Training(Float("learning_rate", 1e-3, 1.0), rounds=3, momentum=momentum, sample_ratio=0.5, device=device, tf32=False, **given)
     return Federation(Data("digits", 6), model, training, Randomization(0.0, 1.0), (Objective("test_error"),), block)
 
 
@@ -26,6 +36,17 @@ def test_a_replayed_graph_trains_as_the_cpu_does(model, momentum):
     seeds = [1] * 4 + [2] * 4
     cpu, cuda = (federation(model, device, momentum).measure(RATES, seeds) for device in ("cpu", "cuda"))
     assert cuda["test_loss"] == pytest.approx(cpu["test_loss"], abs=1e-5)
+
+
+@pytest.mark.parametrize("batch", [Integer("batch_size", 5, 40), Choice("batch_size", (8, 30, 16, 40))], ids=["range", "choice"])
+@pytest.mark.parametrize("model", [Lr(), Cnn()], ids=["lr", "cnn"])
+def test_searched_batches_epochs_and_momentum_train_as_on_the_cpu(model, batch):
+    searched = {"batch_size": batch, "local_epochs": Integer("local_epochs", 1, 3)}
+    values = RATES | {"batch_size": [8, 30, 16, 40] * 2, "local_epochs": [3, 1, 2, 1] * 2, "momentum": [0.0, 0.5, 0.9, 0.3] * 2}
+    cpu, cuda = (federation(model, device, Float("momentum", 0.0, 0.9), **searched).measure(values, [1] * 4 + [2] * 4)
+                 for device in ("cpu", "cuda"))
+    assert cuda["test_loss"] == pytest.approx(cpu["test_loss"], abs=1e-5)
+    assert list(cuda["training_seconds"]) == pytest.approx(list(cpu["training_seconds"]))
 
 
 def test_a_row_does_not_depend_on_its_neighbours():
