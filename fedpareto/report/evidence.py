@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto import __version__
-from fedpareto.federation import MEASURES
+from fedpareto.federation import MEASURES, Federation
 from fedpareto.files import starts_as, write_whole
 from fedpareto.problem import Judge, Limit, is_private
+from fedpareto.report.again import again, signed
+from fedpareto.report.against import against
 from fedpareto.report.audits import lines
-from fedpareto.report.caveats import HIDDEN, LOOKS_ON, NEIGHBOUR, not_guaranteed
+from fedpareto.report.caveats import HIDDEN, LOOKS_ON, NEIGHBOUR, RECORD, not_guaranteed
 from fedpareto.report.choose import Point, pick
 from fedpareto.report.paper import (
     Html,
@@ -71,8 +73,9 @@ def evidence(
         _guarantee(seen, point),
         section("What is not guaranteed", bullets(not_guaranteed(seen, point))),
         *([section("What attacks found", bullets(found))] if (found := lines(seen, point)) else []),
-        _reproduce(seen, trials),
+        _reproduce(seen, trials, limits or {}, prefer),
         _ready(seen, point),
+        signed(),
     ]
     return sheet(f"Evidence: {seen.study.name}", "".join(parts))
 
@@ -169,7 +172,11 @@ def _threat(seen: View) -> Html:
         looks_on += (
             f" It counts on {terms.dropouts} dropouts and {terms.colluders} colluders a round."
         )
+    problem = seen.study.problem
+    by_steps = isinstance(problem, Federation) and problem.hides_records
     neighbour = NEIGHBOUR["replace" if terms.unit == "record" else terms.adjacency]
+    if by_steps:
+        neighbour = RECORD[terms.adjacency]
     hidden = (
         f"To be hidden is {HIDDEN[terms.unit]}: "
         f"what an onlooker sees should be nearly as likely if {neighbour}."
@@ -327,6 +334,7 @@ def _choice(seen: View, point: Point | None, why: str) -> Html:
     return section(
         "The choice",
         paragraph(f"Trial {point.trial}. {why}"),
+        paragraph(" ".join(against(seen))) if against(seen) else "",
         table(("objective", "value", of), rows),
         settings,
     )
@@ -340,7 +348,9 @@ def _guarantee(seen: View, point: Point | None) -> Html:
     return section("The guarantee, and what it rests on", bullets(lines or ["None is stated."]))
 
 
-def _reproduce(seen: View, trials: Sequence[Trial]) -> Html:
+def _reproduce(
+    seen: View, trials: Sequence[Trial], limits: Mapping[str, float], prefer: str | None
+) -> Html:
     path = seen.study.path
     rows: list[tuple[str, Any]] = [
         ("fedpareto", __version__),
@@ -356,7 +366,7 @@ def _reproduce(seen: View, trials: Sequence[Trial]) -> Html:
     commands = [
         f"fedpareto run {name} --seed {seen.study.seed}",
         f"fedpareto verify {name}",
-        f"fedpareto report {name} --evidence",
+        again(name, limits, prefer),
     ]
     return section(
         "Versions, hashes, and how to repeat it",
