@@ -53,18 +53,39 @@ def _end(end: float) -> str:
 
 @dataclass(frozen=True)
 class Float:
-    """A real number between low and high, on a linear or log scale."""
+    """A real number between low and high, on a linear or log scale.
+
+    With a mean and a spread, a first generation is drawn from a normal distribution cut to the
+    range, by optimizers that have one (Xiao 2025, 5.1).
+    """
 
     name: str
     low: float
     high: float
     log: bool = False
+    mean: float | None = None
+    spread: float | None = None
 
     def __post_init__(self) -> None:
         _check_range(self.name, self.low, self.high, self.log)
         narrow = (self.high - self.low) / max(abs(self.low), abs(self.high)) < 1e-9
         rule = "a range must be wider than a billionth of its ends"
         _must(not narrow, self.name, rule, f"[{self.low}, {self.high}]")
+        self._check_first()
+
+    def _check_first(self) -> None:
+        """Refuse a mean without a spread, one outside the range, and a spread that is none."""
+        if self.mean is None and self.spread is None:
+            return
+        pair = f"mean = {self.mean} and spread = {self.spread}"
+        both = self.mean is not None and self.spread is not None
+        _must(both, self.name, "mean and spread must go together", pair)
+        assert self.mean is not None
+        assert self.spread is not None
+        rule = f"the mean must lie in [{self.low}, {self.high}]"
+        _must(self.low <= self.mean <= self.high, self.name, rule, self.mean)
+        valid = self.spread > 0 and math.isfinite(self.spread)
+        _must(valid, self.name, "the spread must be above 0 and finite", self.spread)
 
     @property
     def size(self) -> None:
@@ -177,7 +198,10 @@ def range_text(variable: Variable) -> str:
         return "one of " + ", ".join(map(str, variable.choices))
     scale = ", on a log scale" if variable.log else ""
     whole = "whole numbers " if isinstance(variable, Integer) else ""
-    return f"{whole}{variable.low:g} to {variable.high:g}{scale}"
+    first = ""
+    if isinstance(variable, Float) and variable.mean is not None:
+        first = f", at first around {variable.mean:g} ± {variable.spread:g}"
+    return f"{whole}{variable.low:g} to {variable.high:g}{scale}{first}"
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,11 @@ class Federation:
         return self.privacy.private_data
 
     @property
+    def hides_records(self) -> bool:
+        """Whether the promise is about records that local steps hide."""
+        return columns.hides_records(self)
+
+    @property
     def free(self) -> str | None:
         """The variable along which a run shows every smaller value: the rounds, if searched.
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedpareto.federation.ahead import filled
 from fedpareto.federation.grouped import Params, Step
 from fedpareto.federation.local import ClipsRecords, LocalStep, MiniBatch, Sgd
 from fedpareto.federation.losses import CrossEntropy, Loss
@@ -179,9 +181,10 @@ class LocalSteps:
         self._begin(start, picks, rate, momentum)
         early = {} if ends is None else _early(ends, len(picks))
         kept = []
-        for done, step in enumerate(picks, 1):
-            if self.noise is not None and draw is not None:
-                draw(self.noise)
+        noises: Iterator[None] = repeat(None)
+        if self.noise is not None and draw is not None:
+            noises = filled(draw, self.noise, len(picks))
+        for done, (step, _) in enumerate(zip(picks, noises, strict=False), 1):
             if self.graph is None:
                 self._once(self._width(step))
             else:

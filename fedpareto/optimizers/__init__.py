@@ -1,6 +1,6 @@
 """Ways to search, one per file."""
 
-from fedpareto.optimizers.base import ChoosesRepeats, Finishes, Optimizer
+from fedpareto.optimizers.base import ChoosesRepeats, Finishes, Optimizer, StartsAround
 from fedpareto.optimizers.bayesian import Bayesian
 from fedpareto.optimizers.clustering import FedMoeac
 from fedpareto.optimizers.grid import Grid
@@ -31,4 +31,5 @@ __all__ = [
     "Psl",
     "QLogNehvi",
     "Random",
+    "StartsAround",
 ]

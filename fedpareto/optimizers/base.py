@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedpareto.history import History
 from fedpareto.problem import Problem
-from fedpareto.space import FloatArray
+from fedpareto.space import FloatArray, Space
 
 
 class Optimizer(Protocol):
@@ -36,6 +36,14 @@ class Finishes(Protocol):
 
     def finished(self, problem: Problem, history: History, seed: int) -> bool:
         """Say whether further trials are not worth it; history holds whole batches only."""
+
+
+@runtime_checkable
+class StartsAround(Protocol):
+    """An optimizer whose first generation lies around the means that variables may have."""
+
+    def first(self, space: Space, n: int, seed: int, skip: int) -> FloatArray:
+        """Return n points [n,d] of the first generation, after `skip` others."""
 
 
 @runtime_checkable

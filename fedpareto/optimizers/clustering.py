@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from fedpareto.history import History
 from fedpareto.noise import derive, rng
-from fedpareto.optimizers.random import start
+from fedpareto.optimizers.random import first
 from fedpareto.optimizers.variation import distinct, offspring
 from fedpareto.problem import Problem, judges, penalised
 from fedpareto.settings import setting
-from fedpareto.space import FloatArray
+from fedpareto.space import FloatArray, Space
 
 Rows = NDArray[np.int64]
 
@@ -80,7 +80,7 @@ class FedMoeac:
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         alive = self._survivors(problem, history)
         if len(alive) == 0:
-            return start("sobol", len(problem.space), n, seed, skip=history.asked)
+            return self.first(problem.space, n, seed, history.asked)
         draw = rng(seed, "fedmoeac", history.asked)
         cluster = mating_clusters(
             history.y[alive], derive(seed, "fedmoeac", "clusters", len(history))
@@ -101,6 +101,9 @@ class FedMoeac:
             )
 
         return distinct(problem.space, n, history.tried, breed)
+
+    def first(self, space: Space, n: int, seed: int, skip: int) -> FloatArray:
+        return first(space, "sobol", n, seed, skip)
 
     def _survivors(self, problem: Problem, history: History) -> Rows:
         """Replay the selection batch by batch and return the rows alive now."""

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from fedpareto.front import crowding, ranks
 from fedpareto.history import History
 from fedpareto.noise import rng
-from fedpareto.optimizers.random import start
+from fedpareto.optimizers.random import first
 from fedpareto.optimizers.variation import distinct, offspring
 from fedpareto.problem import Problem, excess, judges, penalised
 from fedpareto.settings import setting
-from fedpareto.space import FloatArray
+from fedpareto.space import FloatArray, Space
 
 Rows = NDArray[np.int64]
 
@@ -80,10 +80,13 @@ class Nsga2:
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         alive = self._survivors(problem, history)
         if len(alive) == 0:
-            return start(self.start, len(problem.space), n, seed, skip=history.asked)
+            return self.first(problem.space, n, seed, history.asked)
         draw = rng(seed, "nsga2", history.asked)
         y = self._judged(problem, history)
         return self._children(problem, history, alive, y, n, draw)
+
+    def first(self, space: Space, n: int, seed: int, skip: int) -> FloatArray:
+        return first(space, self.start, n, seed, skip)
 
     def _judged(self, problem: Problem, history: History) -> FloatArray:
         """Return the objectives [n,m] by which rows are compared, with penalties if wanted."""

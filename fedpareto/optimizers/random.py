@@ -7,13 +7,14 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
 from fedpareto.history import History
 from fedpareto.noise import derive, rng
 from fedpareto.problem import Problem
 from fedpareto.settings import setting
-from fedpareto.space import FloatArray
+from fedpareto.space import Float, FloatArray, Space
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,29 @@ class Random:
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
         return start(self.sequence, len(problem.space), n, seed, skip=history.asked)
+
+
+def first(space: Space, sequence: str, n: int, seed: int, skip: int = 0) -> FloatArray:
+    """Return n points [n,d] of a first generation, after `skip`.
+
+    A variable with a mean and a spread has them from a normal distribution cut to its range.
+    """
+    x = start(sequence, len(space), n, seed, skip)
+    for j, variable in enumerate(space.variables):
+        if isinstance(variable, Float) and variable.mean is not None:
+            x[:, j] = _around(variable, x[:, j])
+    return x
+
+
+def _around(variable: Float, u: FloatArray) -> FloatArray:
+    """Return the places in [0, 1] of the quantiles u [n] of a variable's first distribution."""
+    assert variable.mean is not None
+    assert variable.spread is not None
+    ends = (np.array([variable.low, variable.high]) - variable.mean) / variable.spread
+    below, above = ndtr(ends)
+    values = variable.mean + variable.spread * ndtri(below + u * (above - below))
+    inside = np.clip(values, variable.low, variable.high)
+    return np.array([variable.encode(float(value)) for value in inside])
 
 
 def start(sequence: str, d: int, n: int, seed: int, skip: int = 0) -> FloatArray:

@@ -24,6 +24,10 @@ NEIGHBOUR = {
     "zero_out": "the client's update were left out",
     "replace": "any other stood in its place",
 }
+RECORD = {  # where local steps hide it
+    "zero_out": "the record were left out of every local step",
+    "replace": "any other record stood in its place",
+}
 LEVEL = {
     "record": "Record level: it covers one record. Someone with many records is covered less, and "
     "that a client took part is not hidden.",

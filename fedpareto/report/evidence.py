@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto import __version__
-from fedpareto.federation import MEASURES
+from fedpareto.federation import MEASURES, Federation
 from fedpareto.files import starts_as, write_whole
 from fedpareto.problem import Judge, Limit, is_private
 from fedpareto.report.audits import lines
-from fedpareto.report.caveats import HIDDEN, LOOKS_ON, NEIGHBOUR, not_guaranteed
+from fedpareto.report.caveats import HIDDEN, LOOKS_ON, NEIGHBOUR, RECORD, not_guaranteed
 from fedpareto.report.choose import Point, pick
 from fedpareto.report.paper import (
     Html,
@@ -169,7 +169,11 @@ def _threat(seen: View) -> Html:
         looks_on += (
             f" It counts on {terms.dropouts} dropouts and {terms.colluders} colluders a round."
         )
+    problem = seen.study.problem
+    by_steps = isinstance(problem, Federation) and problem.hides_records
     neighbour = NEIGHBOUR["replace" if terms.unit == "record" else terms.adjacency]
+    if by_steps:
+        neighbour = RECORD[terms.adjacency]
     hidden = (
         f"To be hidden is {HIDDEN[terms.unit]}: "
         f"what an onlooker sees should be nearly as likely if {neighbour}."

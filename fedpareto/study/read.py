@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto.errors import Fault, SettingError, StudyError, did_you_mean
-from fedpareto.federation import Data, Federation
+from fedpareto.federation import Data, Federation, is_unseen
 from fedpareto.federation.measures import WORST
+from fedpareto.optimizers import StartsAround
 from fedpareto.problem import Judge
 from fedpareto.settings import check_source, import_from, is_own, named, searched
+from fedpareto.space import Float
 from fedpareto.study.lines import line_of, lines_of
 from fedpareto.study.members import key_of, member, member_table
 from fedpareto.study.objectives import judge_tables, read_judges
@@ -114,6 +116,7 @@ def built(
     if stored is None:
         _check_functions(held, (*objectives, *limits), path.parent, faults)
     _refuse_shared_names(held, faults)
+    _refuse_unused_means(held, faults)
     if head is None or faults:
         return None
     try:
@@ -216,6 +219,22 @@ def _located(data: Data, folder: Path) -> Data:
     if data.name.endswith(".npz") and beside.is_file():
         return replace(data, name=str(beside))
     return data
+
+
+def _refuse_unused_means(held: Mapping[str, Any], faults: list[Fault]) -> None:
+    """Refuse the mean of a variable where the optimizer has no first generation to draw by it."""
+    optimizer = held["optimizer"]
+    if optimizer is None or is_unseen(optimizer) or isinstance(optimizer, StartsAround):
+        return
+    for section in ("training", "mechanism", "local", "server", "model"):
+        for v in searched(held[section]) if held[section] is not None else ():
+            if isinstance(v, Float) and v.mean is not None:
+                message = (
+                    "must have no mean and spread with an optimizer that draws no first generation "
+                    f"by them, found {type(optimizer).__name__}. Leave them out, or take fedmoeac "
+                    "or nsga2."
+                )
+                faults.append(Fault(key_of(f"{section}.{v.name}", held["mechanism"]), message))
 
 
 def _refuse_shared_names(held: Mapping[str, Any], faults: list[Fault]) -> None:

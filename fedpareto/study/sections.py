@@ -95,9 +95,7 @@ class LimitTable:
     """The keys of one limit that is no objective."""
 
     limit: float = setting(help="what the measure must not exceed", search=False)
-    measure: str = setting(
-        "", help="which measure; the limit's own name if left out", search=False
-    )
+    measure: str = setting("", help="which measure; the limit's own name if left out", search=False)
     case: str = setting(
         "average",
         help="over clients, or for the worst client, as of an objective",

@@ -15,7 +15,12 @@ from fedpareto.space import Choice, Float, Integer, Variable
 T = TypeVar("T")
 
 HINTS = 20  # faults that offer the closest name: to look for it takes a while, and more help nobody
-RANGES = ({"low", "high", "log"}, {"choices"})  # the keys of ranges as they are stored
+FIRST = {"mean", "spread"}  # of a first generation
+RANGES = (  # the keys of ranges as they are stored
+    {"low", "high", "log"},
+    {"low", "high", "log", *FIRST},
+    {"choices"},
+)
 RANGE = "[low, high], {low = ..., high = ..., log = true} or {choices = [...]}"
 
 
@@ -106,7 +111,8 @@ def _variable(name: str, found: list[Any] | dict[str, Any], kind: type, rule: Ru
     if set(table) == {"choices"} and isinstance(table["choices"], list):
         values = tuple(checked(name, value, kind, rule) for value in table["choices"])
         return Choice(name, values)
-    complete = {"low", "high"} <= set(table) <= {"low", "high", "log"}
+    first = FIRST if kind is float else set()
+    complete = {"low", "high"} <= set(table) <= {"low", "high", "log", *first}
     log = table.get("log", False)
     if kind is str or not complete or not isinstance(log, bool):
         ways = "{choices = [...]}" if kind is str else RANGE
@@ -115,8 +121,14 @@ def _variable(name: str, found: list[Any] | dict[str, Any], kind: type, rule: Ru
         )
     low = checked(name, table["low"], kind, rule)
     high = checked(name, table["high"], kind, rule)
-    make = Float if kind is float else Integer
-    return make(name, low, high, log)
+    if kind is not float:
+        return Integer(name, low, high, log)
+    return Float(name, low, high, log, *(_given(name, table, key) for key in ("mean", "spread")))
+
+
+def _given(name: str, table: Mapping[str, Any], key: str) -> float | None:
+    """Return a number of a range, None where it is left out."""
+    return float(checked(name, table[key], float, Rule())) if key in table else None
 
 
 def _range(found: list[Any] | dict[str, Any]) -> dict[str, Any]:
@@ -137,7 +149,10 @@ def as_range(variable: Variable) -> dict[str, Any]:
     """Return a variable as the table that a study file would hold."""
     if isinstance(variable, Choice):
         return {"choices": list(variable.choices)}
-    return {"low": variable.low, "high": variable.high, "log": variable.log}
+    held: dict[str, Any] = {"low": variable.low, "high": variable.high, "log": variable.log}
+    if isinstance(variable, Float) and variable.mean is not None:
+        held |= {"mean": variable.mean, "spread": variable.spread}
+    return held
 
 
 def plain(thing: Any, choose: Callable[[Variable], Any] = as_range) -> Any:

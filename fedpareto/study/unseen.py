@@ -71,4 +71,6 @@ def _value(name: str, stored: Any) -> Any:
     if "choices" in stored:
         return Choice(name, tuple(stored["choices"]))
     whole = isinstance(stored["low"], int) and isinstance(stored["high"], int)
-    return (Integer if whole else Float)(name, stored["low"], stored["high"], stored["log"])
+    if whole and "mean" not in stored:
+        return Integer(name, stored["low"], stored["high"], stored["log"])
+    return Float(name, **stored)

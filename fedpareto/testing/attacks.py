@@ -33,9 +33,7 @@ def check_attack(attack: Attack, points: Points | None = None, seed: int = 0) ->
     """
     points = points or points_to_attack()
     assert frozen(attack), "an attack must be a frozen dataclass"
-    assert isinstance(attack, Attack), (
-        "an attack must have inapplicable, seconds, within and audit"
-    )
+    assert isinstance(attack, Attack), "an attack must have inapplicable, seconds, within and audit"
     applied = 0
     for view in VIEWS:
         why = attack.inapplicable(points, view)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.history import History
-from fedpareto.optimizers import ChoosesRepeats, Finishes, Optimizer
+from fedpareto.optimizers import ChoosesRepeats, Finishes, Optimizer, StartsAround
 from fedpareto.problem import Limit, Objective, Problem
 from fedpareto.space import Choice, Float, FloatArray, Integer, Space
 from fedpareto.testing.functions import Function, continuous, frozen, nothing, step
@@ -20,7 +20,7 @@ from fedpareto.testing.functions import Function, continuous, frozen, nothing, s
 def check_optimizer(optimizer: Optimizer, seed: int = 0) -> None:
     """Check that an optimizer is frozen, pure, stays in the cube, and survives awkward histories.
 
-    What else it can do (Finishes, ChoosesRepeats) is checked on the same histories.
+    What else it can do (Finishes, ChoosesRepeats, StartsAround) is checked on the same histories.
     """
     assert frozen(optimizer), "an optimizer must be a frozen dataclass"
     for name, problem in _awkward_problems().items():
@@ -30,6 +30,8 @@ def check_optimizer(optimizer: Optimizer, seed: int = 0) -> None:
             _check_under_way(name, optimizer, problem, history, seed)
             if isinstance(optimizer, Finishes):
                 _check_finished(name, optimizer, problem, history, seed)
+            if isinstance(optimizer, StartsAround):
+                _check_first(name, optimizer, problem, seed)
             before = history
             history = step(problem, optimizer, history, seed)
             if isinstance(optimizer, ChoosesRepeats):
@@ -50,6 +52,17 @@ def _check_proposal(
         f"{name}: points must lie in the unit cube, found {x.min()} to {x.max()}"
     )
     assert np.array_equal(x, again), f"{name}: same arguments must give the same points"
+
+
+def _check_first(name: str, optimizer: StartsAround, problem: Problem, seed: int) -> None:
+    x = optimizer.first(problem.space, 6, seed, 3)
+    again = optimizer.first(problem.space, 6, seed, 3)
+    shape = (6, len(problem.space))
+    assert x.shape == shape, f"{name}: first must give points of shape {shape}, found {x.shape}"
+    assert bool(((x >= 0) & (x <= 1)).all()), (
+        f"{name}: first must give points in the unit cube, found {x.min()} to {x.max()}"
+    )
+    assert np.array_equal(x, again), f"{name}: first must give the same points for the same seed"
 
 
 def _check_under_way(
