@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -160,6 +160,25 @@ class History:
             self.spread[:end],
             self.limited[:end],
             self.free_limited[kept],
+        )
+
+    def only(self, rows: NDArray[np.int64]) -> History:
+        """Return some of the rows, in order, and what their runs showed on the way."""
+        place = np.full(len(self), -1, dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        kept = place[self.free_of] >= 0
+        return replace(
+            self,
+            x=self.x[rows],
+            y=self.y[rows],
+            batch=self.batch[rows],
+            free_x=self.free_x[kept],
+            free_y=self.free_y[kept],
+            free_of=place[self.free_of[kept]],
+            runs=self.runs[rows],
+            spread=self.spread[rows],
+            limited=self.limited[rows],
+            free_limited=self.free_limited[kept],
         )
 
     def extend(

@@ -81,7 +81,7 @@ def test_a_picked_point_holds_the_limit_and_its_study_file_runs(done, fedpareto,
     assert fedpareto("run", ready)[0] == 0
     again = json.loads(fedpareto("front", ready, "--json")[1])
     assert again["evaluations"] == 1
-    assert again["points"][0]["measures"]["kang23_eq13"] == picked["measures"]["kang23_eq13"]
+    assert again["points"][0]["measures"]["kang23_eq13"] == pytest.approx(picked["measures"]["kang23_eq13"], rel=1e-12)
 
 
 def test_pick_prints_settings_and_a_ready_study_file(done, fedpareto):
@@ -93,7 +93,7 @@ def test_pick_prints_settings_and_a_ready_study_file(done, fedpareto):
 
 @pytest.mark.parametrize(("words", "message"), [
     (["--limit", "leakage"], "error: --limit: must be NAME=VALUE with a number, found 'leakage'."),
-    (["--limit", "leakge=1"], "error: leakge: must be an objective of the study. Did you mean 'leakage'?"),
+    (["--limit", "leakge=1"], "error: leakge: must be an objective or a limit of the study. Did you mean 'leakage'?"),
     (["--limit", "leakage=nan"], "error: leakage: a limit must be a number, found nan."),
     (["--prefer", "speed"], "error: speed: must be an objective of the study. Known: leakage, utility_loss."),
     (["--limit", "utility_loss=-1"], "error: pick: some trial must hold utility_loss ≤ -1, found none among 12."),
@@ -219,3 +219,28 @@ def test_whoever_stops_reading_ends_the_command_without_an_error(tmp_path):
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.stderr == ""
     assert done.stdout == "0\n"
+
+
+RECORDS = ("plan", "--epsilon", 3, "--clients", 5, "--unit", "record")
+SILO = ("--records", 2000, "--batch-size", 32, "--local-steps", 10)
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (RECORDS, "error: --records: must be given with --unit record, found none"),
+    ((*RECORDS, *SILO, "--view", "release"), "error: --view: must be left out with --unit record, found release"),
+])
+def test_a_plan_of_records_refuses_what_it_would_ignore(fedpareto, words, message):
+    done = fedpareto(*words)
+    assert (done.status, done.err.startswith(message)) == (2, True), done.err
+
+
+def test_a_plan_of_records_shows_the_noise_on_the_mean_of_a_step_and_stars_the_least(fedpareto):
+    done = fedpareto(*RECORDS, *SILO, "--rounds", "20,40")
+    (row,) = json.loads(fedpareto(*RECORDS, *SILO, "--rounds", 20, "--json").out)["choices"]
+    noise = row["sigma"] / 32 / 5**0.5
+    first = done.out.splitlines()[1]
+    assert first.split()[0] == "★"
+    assert first.split()[-1] == f"{noise:.3g}"
+    assert "any" in first
+    assert "★ row 1 has the least noise on the mean of a round; --row 1 takes it." in done.out
+    assert "fedpareto plan" not in done.out

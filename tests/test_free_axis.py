@@ -111,7 +111,8 @@ def test_a_database_of_the_first_version_can_be_read_and_continued(tiny_study, t
         db.execute("ALTER TABLE study DROP COLUMN secret")
         for table in ("study", "trials", "repeats", "sessions"):
             db.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
-        db.execute("DROP TABLE audits")
+        for table in ("audits", "data", "baselines"):
+            db.execute(f"DROP TABLE {table}")
         db.execute("PRAGMA user_version = 1")
     db.close()
     assert len(MIGRATIONS) == 7

@@ -18,7 +18,8 @@ from fedpareto import History, Random, Store, Study, load_study, run, verify
 from fedpareto.errors import SettingError, StudyError
 from fedpareto.evaluate import blocks_of, results_of
 from fedpareto.executors import More
-from fedpareto.optimizers import OPTIMIZERS
+from fedpareto.front import nondominated
+from fedpareto.optimizers import OPTIMIZERS, composite
 from fedpareto.optimizers.bayesian import Bayesian, apart
 from fedpareto.problem import Problem
 from fedpareto.rescue import rescue
@@ -188,3 +189,27 @@ def test_first_points_keep_apart_from_those_under_way() -> None:
 def test_pending_points_of_another_space_are_refused() -> None:
     with pytest.raises(SettingError, match=r"history: pending must be of shape \[p,2\], found \(3, 1\)"):
         History(np.zeros((1, 2)), np.zeros((1, 2)), np.zeros(1, np.int64), pending=np.zeros((3, 1)))
+
+
+def test_of_very_many_trials_bayesian_learns_from_some_and_says_so(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    problem = continuous(lambda x: np.stack([x[:, 0], 1 + x[:, 1] - np.sqrt(x[:, 0])], axis=1), 2, 2)
+    x = problem.space.snap(np.random.default_rng(0).random((60, 2)))
+    history = History(x, problem.function(x), np.arange(60) // 5)
+    monkeypatch.setattr(composite, "_said", [])
+    assert composite.telling(history) is history
+    monkeypatch.setattr(composite, "MOST", 40)
+    told = composite.telling(history)
+    assert len(told) == 40
+    best = history.y[nondominated(history.y)]
+    assert {*map(tuple, best)} <= {*map(tuple, told.y)}
+    assert (np.diff(told.batch) >= 0).all()
+    chosen = Bayesian(candidates=200).propose(problem, history, 2, 0)
+    assert not {*map(tuple, chosen)} & {*map(tuple, x)}
+    assert caplog.text.count("of 60 trials, processes learn from 40: the front, and others spread over all") == 1
+
+
+def test_some_rows_of_a_history_bring_what_their_runs_showed() -> None:
+    x = np.arange(4.0)[:, None]
+    history = History(x, x, np.arange(4), free_x=x[[0, 2, 2, 3]], free_y=x[[0, 2, 2, 3]], free_of=np.array([0, 2, 2, 3]))
+    some = history.only(np.array([1, 2]))
+    assert (some.x.tolist(), some.free_x.tolist(), some.free_of.tolist()) == ([[1.0], [2.0]], [[2.0], [2.0]], [1, 1])

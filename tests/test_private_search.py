@@ -176,7 +176,7 @@ def test_a_further_repeat_which_nothing_counts_is_refused(write, fedpareto, tmp_
 def test_whoever_picks_or_trains_a_point_is_told_what_the_search_costs(write, fedpareto, tmp_path):
     path = write()
     assert fedpareto("run", path).status == 0
-    for words in (["pick", path], ["train", path, "--output", tmp_path / "m.safetensors"]):
+    for words in (["pick", path], ["train", path, "--trial", "0", "--output", tmp_path / "m.safetensors"]):
         assert "The search trained on private data. All of it together: ε = " in fedpareto(*words).out
         said = json.loads(fedpareto(*words, "--json").out)["search"]
         assert "All of it together" in said[0]
@@ -233,7 +233,8 @@ def test_trainings_of_before_that_shared_their_noise_are_refused(write, fedparet
         db.execute("ALTER TABLE sessions DROP COLUMN work")
         for table in ("study", "trials", "repeats", "sessions"):
             db.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
-        db.execute("DROP TABLE audits")
+        for table in ("audits", "data", "baselines"):
+            db.execute(f"DROP TABLE {table}")
         db.execute("PRAGMA user_version = 2")
     db.close()
     for words in (("front", path), ("run", path)):

@@ -190,7 +190,13 @@ def plan(
     each combination is priced.
     """
     from fedpareto.privacy import plan as solve
-    from fedpareto.report.plan import plan_data, plan_figure, plan_statements, plan_table
+    from fedpareto.report.plan import (
+        best_row,
+        plan_data,
+        plan_figure,
+        plan_statements,
+        plan_table,
+    )
 
     if study:
         _check_new(study)
@@ -198,6 +204,7 @@ def plan(
         raise SettingError(f"--data: must go with --study FILE, found {data} alone.")
     if figure:
         _check_figure(figure, {"the study that is written": study} if study else {})
+    _check_records(asked)
     cohorts = whole_numbers("--cohort", cohort)
     lengths = whole_numbers("--rounds", rounds)
     choices = solve(cohort=cohorts, rounds=lengths, **asked)
@@ -210,13 +217,33 @@ def plan(
     if as_json:
         say(json.dumps(plan_data(choices)))
         return
-    console().print(plan_table(choices))
+    best = best_row(choices, asked["target_epsilon"])
+    console().print(plan_table(choices, asked["batch_size"], best))
+    if best is not None and len(choices) > 1:
+        say(f"★ row {best} has the least noise on the mean of a round; --row {best} takes it.")
     for line in plan_statements(choices, asked, row):
-        say(line)
+        say(line.replace("fedpareto plan.", "--unit record."))
     if figure:
         say(f"figure  {figure}")
     if study:
         say(f"study   {study} (fedpareto run {study})")
+
+
+def _check_records(asked: Mapping[str, Any]) -> None:
+    """Refuse a plan of records that leaves out what they are, or names who looks on."""
+    if asked["unit"] != "record":
+        return
+    source = click.get_current_context().get_parameter_source("view")
+    if source is click.core.ParameterSource.COMMANDLINE:
+        raise SettingError(
+            f"--view: must be left out with --unit record, found {asked['view']}: noise on local "
+            "steps hides a record from anyone who sees the uploads."
+        )
+    if asked["records"] is None:
+        raise SettingError(
+            "--records: must be given with --unit record, found none: how far one record moves a "
+            "step follows from how many a client holds. Give --batch-size and --local-steps too."
+        )
 
 
 def _check_figure(path: Path, inputs: Mapping[str, Path]) -> None:

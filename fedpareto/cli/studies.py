@@ -284,12 +284,15 @@ def _print_preferred(study_file: Path, db: Path | None, at: str, as_json: bool) 
 
 def _print_rest(seen: View, store: Store, page: Path) -> None:
     """Print the recommended trial, the first failure, and where the files are."""
+    from fedpareto.report.privacy import search_price
     from fedpareto.words import short
 
     if seen.recommended:
         chosen = ", ".join(f"{k} = {short(v)}" for k, v in seen.recommended.settings.items())
         say(f"\nrecommended ★ trial {seen.recommended.trial}: {chosen}")
     say(seen.why)
+    if price := search_price(seen):
+        say(price)
     if seen.failed:
         first = seen.failed[0]
         more = f" (and {len(seen.failed) - 1} more)" if len(seen.failed) > 1 else ""

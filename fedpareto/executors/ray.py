@@ -30,6 +30,7 @@ LOST = 4  # looks in a row without an answer, after which the head is said to be
 # network unless it takes this machine for one of a kind on which it makes no clusters.
 ALONE_HERE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+PATIENT = {"RAY_raylet_start_wait_time_s": "120"}  # a busy machine takes more than Ray's 30
 
 
 @dataclass(frozen=True)
@@ -231,7 +232,7 @@ def _connected(on: OnRay) -> Iterator[Any]:
         options |= {"num_cpus": cpus, "include_dashboard": False}
     try:
         ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray raises nothing more special where a cluster does not start
         raise SettingError(
             f"--address: must be a Ray cluster of this version, {ray.__version__}, or `auto` where "
             f"one runs here, found {on.address or 'none that could be begun'}: {_last_line(error)}"
@@ -244,7 +245,7 @@ def _connected(on: OnRay) -> Iterator[Any]:
 
 def _imported(alone: bool) -> Any:
     """Return ray, which says nothing to its makers and, alone, listens to this machine only."""
-    for name, value in (QUIET | ALONE_HERE if alone else QUIET).items():
+    for name, value in (QUIET | PATIENT | (ALONE_HERE if alone else {})).items():
         os.environ.setdefault(name, value)
     try:
         import ray

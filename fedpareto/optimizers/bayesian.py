@@ -11,7 +11,7 @@ from fedpareto.front import hypervolume
 from fedpareto.history import History
 from fedpareto.noise import derive, rng
 from fedpareto.optimizers.candidates import climb, pool
-from fedpareto.optimizers.composite import Composite, known, learn, spaced
+from fedpareto.optimizers.composite import Composite, known, learn, spaced, telling
 from fedpareto.optimizers.improvement import boxes, expected_improvement, probability_within
 from fedpareto.optimizers.random import start
 from fedpareto.optimizers.spending import worth_repeating
@@ -116,11 +116,10 @@ class Bayesian:
 
         Each is the best once those before it are believed to be as predicted.
         """
-        model = learn(problem, history, self.checkpoints)
+        told = telling(history)
+        model = learn(problem, told, self.checkpoints)
         draw = rng(seed, "bayesian", len(history))
-        seen = np.vstack(
-            [history.x[~history.failed], history.free_x[spaced(history, PATH, even=True)]]
-        )
+        seen = np.vstack([told.x[~told.failed], told.free_x[spaced(told, PATH, even=True)]])
         found = hypervolume(model.front(seen), reference(problem.objectives))
         for point in history.pending:  # what is under way is believed to be as predicted
             path = on_the_way(problem, point)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from fedpareto.optimizers.surrogate import Surrogate, filled, fit
 from fedpareto.problem import Knows, Problem, judges, limits, reference
 from fedpareto.space import FloatArray
 
+MOST = 2000  # trials that are learned from: the time grows with the cube of their number
 ROWS = 400  # at most, that are learned from on the way of all runs together
 
 
@@ -72,6 +74,30 @@ class Composite:
         return replace(
             self, learned={j: surrogate.believe(x) for j, surrogate in self.learned.items()}
         )
+
+
+def telling(history: History) -> History:
+    """Return the trials to learn from: all, or the front and as many others, spread over time."""
+    if len(history) <= MOST:
+        return history
+    _say_few(len(history))
+    measured = np.flatnonzero(~history.failed)
+    front = measured[nondominated(history.judged[measured])][-MOST // 2 :]
+    others = np.setdiff1d(np.arange(len(history)), front)
+    spread = np.linspace(0, len(others) - 1, MOST - len(front)).astype(np.int64)
+    return history.only(np.sort(np.concatenate([front, others[spread]])))
+
+
+def _say_few(trials: int) -> None:
+    """Say, once in a process, that not all trials are learned from."""
+    if not _said:
+        _said.append(trials)
+        log = logging.getLogger("fedpareto")
+        line = "of %d trials, processes learn from %d: the front, and others spread over all"
+        log.warning(line, trials, MOST)
+
+
+_said: list[int] = []
 
 
 def learn(problem: Problem, history: History, checkpoints: int = 0) -> Composite:

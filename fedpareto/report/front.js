@@ -74,6 +74,7 @@ function drawOver() {
   node(plot.area, "rect", { x: left - 6, y: top - 6, width: right - left + 12, height: bottom - top + 12, fill: "transparent" });
   const ring = (id, r, style) => node(over, "circle", { id, r, style: `fill:none;pointer-events:none;${style}` });
   plot.best = ring("ring-best", 10, "stroke:var(--pick);stroke-width:3");
+  plot.knee = ring("ring-knee", 8, "stroke:var(--pick);stroke-width:2;stroke-dasharray:2 2");
   plot.picked = ring("ring-pick", 14, "stroke:var(--ring);stroke-width:2;stroke-dasharray:4 3");
   plot.near = ring("ring-near", 7, "stroke:var(--ring);stroke-width:2");
   if (objectiveAt(state.y)) drawLimit(objectiveAt(state.y), false);
@@ -81,8 +82,8 @@ function drawOver() {
   over.addEventListener("pointermove", pointAt);
   over.addEventListener("pointerleave", () => look(null));
   over.addEventListener("click", (event) => {
-    const i = nearest(...spot(over, event), 24);
-    if (i !== null && !event.target.closest(".limit")) choose(i);
+    const rule = event.target.closest(".limit"), i = nearest(...spot(over, event), rule ? 8 : 24);
+    if (i !== null && !(rule && plot.moved)) choose(i);
   });
   plot.area.addEventListener("keydown", walk);
   plot.area.addEventListener("blur", () => look(null));
@@ -146,10 +147,13 @@ function drawLimit(o, vertical) {
   g.addEventListener("pointerdown", (event) => {
     g.setPointerCapture(event.pointerId);
     plot.dragging = true;
+    plot.moved = false;
+    plot.from = spot(over, event);
     look(null);
   });
   g.addEventListener("pointermove", (event) => {
-    if (plot.dragging && g.hasPointerCapture(event.pointerId)) setLimit(o, handle.scale.value(spot(over, event)[vertical ? 0 : 1]));
+    if (plot.dragging && Math.hypot(...spot(over, event).map((v, k) => v - plot.from[k])) > 3) plot.moved = true;
+    if (plot.moved && plot.dragging && g.hasPointerCapture(event.pointerId)) setLimit(o, handle.scale.value(spot(over, event)[vertical ? 0 : 1]));
   });
   for (const end of ["pointerup", "pointercancel"]) g.addEventListener(end, () => { plot.dragging = false; });
   g.addEventListener("keydown", (event) => nudge(event, handle));
@@ -259,7 +263,8 @@ function paintFront() {
 
 function paintRings() {
   if (!plot) return;
-  const rings = [[plot.best, state.best], [plot.picked, state.picked], [plot.near, state.near]];
+  const knee = state.knee === state.best ? null : state.knee;
+  const rings = [[plot.best, state.best], [plot.knee, knee], [plot.picked, state.picked], [plot.near, state.near]];
   for (const [ring, i] of rings) {
     const seen = i !== null && isFinite(plot.px[i]) && isFinite(plot.py[i]);
     ring.style.display = seen ? "" : "none";
@@ -288,6 +293,7 @@ function drawLegend() {
   item("other trials", "circle", { fill: "var(--other)", opacity: 0.6 });
   if (data.points.feasible.includes(0)) item("outside the study's limits", "circle", { fill: "none", stroke: "var(--other)" });
   item("recommended", "circle", { fill: "none", stroke: "var(--pick)", "stroke-width": 3 });
+  item("knee", "circle", { fill: "none", stroke: "var(--pick)", "stroke-width": 2, "stroke-dasharray": "2 2" });
   item("your pick", "circle", { fill: "none", stroke: "var(--ring)", "stroke-width": 2, "stroke-dasharray": "3 2" });
   if ("om".includes(state.x[0]) && "om".includes(state.y[0])) node(box, "span", {}, "↙ lower left is better");
 }

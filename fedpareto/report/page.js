@@ -1,5 +1,5 @@
 // What the reader has chosen, and what follows when it changes.
-const state = { x: null, y: null, third: null, log: { x: null, y: null }, all: false, limits: table(), pick: null, picked: null, best: null,
+const state = { prefer: "", x: null, y: null, third: null, log: { x: null, y: null }, all: false, limits: table(), pick: null, picked: null, best: null, knee: null,
   near: null, inside: null, worst: null, more: false, shown: undefined };
 const shownIndex = () => state.picked ?? state.best;
 const insideNow = () => state.inside;
@@ -14,6 +14,10 @@ function roomOf(o) {
 // The study's own limits must hold, so a limit here can only be tighter; beyond them, or beyond every trial, it is let go.
 function setLimit(o, value) {
   const v = value === null ? null : Number(value.toPrecision(4));
+  const looser = v !== null && o.limit !== null && v > o.limit;
+  byId("limit-words").hidden = !looser;
+  if (looser) write(byId("limit-words"), `${o.name} stays at most ${short(o.limit)}, the study's own limit: trials beyond it count as failing it. `
+    + "A looser one belongs in the study file.");
   if (v === null || !isFinite(v) || v >= roomOf(o).high) delete state.limits[o.name];
   else state.limits[o.name] = v;
   soon();
@@ -46,8 +50,9 @@ function soon() {
 
 // Follow a change of limits or pick: paint again, and say again what is said of the chosen point.
 function refresh() {
-  const { index, why } = recommend(state.limits);
+  const { index, knee: middle, why } = recommend(state.limits, state.prefer);
   state.best = index;
+  state.knee = middle;
   state.picked = state.pick === null ? null : indexOf(state.pick);
   state.inside = insideOf(state.limits);
   paintFront();
@@ -106,6 +111,12 @@ function drawLimitRows() {
   }
 }
 
+// What to make least: left to the rule, an objective, or the knee.
+function drawPrefer() {
+  const names = data.objectives.map((o) => o.name), say = (n) => ({ "": "by the rule: least loss within limits, else the knee", knee: "the knee" }[n] ?? `least ${n}`);
+  options(byId("prefer"), [["", ["", ...names, ...(names.includes("knee") ? [] : ["knee"])]]], state.prefer, say);
+}
+
 function railOf(o) {
   const room = roomOf(o), log = room.low > 0 && room.high / room.low > 100;
   return scale([room.low, room.high > room.low ? room.high : room.low + 1], log, 0, 1000);
@@ -141,6 +152,9 @@ function draw() {
   state.near = null;
   drawControls();
   drawLimitRows();
+  drawPrefer();
+  byId("scale").replaceChildren();
+  for (const { epsilon, says, source } of data.scale) node(byId("scale"), "li", {}, `ε = ${epsilon}: ${says} (${source})`);
   refresh();
   drawFront();
   drawParallel();
@@ -205,7 +219,8 @@ function wire() {
   byId("third").addEventListener("change", (event) => { state.third = event.target.value; drawFront(); refresh(); });
   byId("all").addEventListener("change", (event) => { state.all = event.target.checked; drawFront(); refresh(); });
   byId("worst").addEventListener("change", (event) => { state.worst = event.target.value; drawClients(shownIndex()); });
-  byId("reset").addEventListener("click", () => { state.limits = table(); refresh(); });
+  byId("reset").addEventListener("click", () => { state.limits = table(); byId("limit-words").hidden = true; refresh(); });
+  byId("prefer").addEventListener("change", (event) => { state.prefer = event.target.value; refresh(); });
   byId("against").addEventListener("click", () => {
     Object.assign(state, againstAxes(), { log: { x: null, y: null } });
     drawControls();

@@ -25,7 +25,16 @@ from fedpareto.report.choose import Point, aim_of
 from fedpareto.report.figures import MOST_CLIENTS
 from fedpareto.report.paper import safe
 from fedpareto.report.points import Deals, View, split_table
-from fedpareto.report.privacy import NO_SPLIT, SEEN_BY, headline, statements, terms_of
+from fedpareto.report.privacy import (
+    ABOVE,
+    NO_SPLIT,
+    SEEN_BY,
+    headline,
+    search_price,
+    statements,
+    terms_of,
+)
+from fedpareto.report.scale import SCALE
 from fedpareto.report.text import column, package_versions, proxies, summary
 from fedpareto.space import Choice
 from fedpareto.study.write import fixed_study, to_toml
@@ -104,6 +113,9 @@ def page_data(seen: View) -> dict[str, Any]:
         "why": seen.why,
         "baselines": baselines(seen),
         "against": against(seen),
+        "price": search_price(seen),
+        "above": ABOVE,
+        "scale": SCALE,
         "split": None if split is None else split[:MOST_CLIENTS].tolist(),
         "clients": None if split is None else len(split),
         "noSplit": NO_SPLIT if is_private(seen.study.problem) else "",

@@ -41,6 +41,8 @@ function showChoice(i, why) {
   write(byId("choice-state"), notes.join(", "));
   byId("unpick").hidden = !picked;
   write(byId("why"), picked && i !== state.best ? besides(i) : why);
+  write(byId("price"), data.price);
+  write(byId("held"), data.against.join(" "));
   byId("chosen").replaceChildren();
   byId("settings").replaceChildren();
   if (i === null) return;
@@ -72,33 +74,40 @@ function showPrivacy(i) {
   const named = data.objectives.filter((o) => o.proxy && !proxies.includes(o.measure));
   byId("privacy").hidden = i === null || !(data.view || proxies.length || named.length);
   if (byId("privacy").hidden) return;
-  const table = byId("epsilons");
+  const unit = data.view && data.views.unit === "record" ? "record" : "client";
+  write(byId("learnt"), data.view ? `What could somebody learn about one ${unit}?` : "Privacy");
+  const row = tableOf("epsilons");
+  for (const view of data.view ? Object.keys(data.views.sees) : []) {
+    const e = up(measureOf(i, `epsilon_${view}`) ?? (view === data.view ? measureOf(i, "epsilon") : null));
+    row(`true ε, ${view}`, data.views.sees[view], short(e), epsilonWords(e), view === data.view);
+  }
+  byId("epsilons").hidden = !data.view;
+  byId("proxies-part").hidden = !(named.length || proxies.length);
+  const proxyRow = tableOf("scales");
+  for (const o of named) proxyRow(o.name, o.proxy, shownGoal(i, o), proxyWords(o.name));
+  for (const n of proxies) {
+    const o = data.objectives.find((one) => one.measure === n);
+    proxyRow(o ? o.name : n, data.measures[n].proxy, short(measureOf(i, n)), proxyWords(n));
+  }
+  byId("scale-part").hidden = !data.view;
+  const models = measureOf(i, "epsilon_release"), sums = measureOf(i, "epsilon_secagg");
+  write(byId("above"), models !== null && sums !== null && models > sums ? data.above : "");
+  write(byId("privacy-words"), privacyWords());
+  byId("against").hidden = !againstAxes();
+}
+
+// An empty table of numbers and what they say; returns what adds a row to it.
+function tableOf(id) {
+  const table = byId(id);
   table.replaceChildren();
   const head = node(node(table, "thead"), "tr"), body = node(table, "tbody");
   for (const h of ["", "value", "what it says"]) node(head, "th", { class: h === "value" ? "" : "text", scope: "col" }, h);
-  const row = (name, under, value, says, main) => {
+  return (name, under, value, says, main) => {
     const tr = node(body, "tr", main ? { class: "main" } : {});
     node(node(tr, "td", { class: "text" }, name), "small", {}, under);
     node(tr, "td", { class: "value" }, value);
     node(tr, "td", { class: "text" }, says);
   };
-  const group = (words, says) => {
-    const head = node(node(body, "tr"), "th", { class: "text group", colspan: 3, scope: "rowgroup" }, words);
-    node(head, "small", {}, says);
-  };
-  if (data.view) group("True ε", "a guarantee, against whoever looks on as said");
-  for (const view of data.view ? Object.keys(data.views.sees) : []) {
-    const e = up(measureOf(i, `epsilon_${view}`) ?? (view === data.view ? measureOf(i, "epsilon") : null));
-    row(view, data.views.sees[view], short(e), epsilonWords(e), view === data.view);
-  }
-  if (named.length || proxies.length) group("Proxies", "papers' own scales, not guarantees");
-  for (const o of named) row(o.name, o.proxy, shownGoal(i, o), proxyWords(o.name));
-  for (const n of proxies) {
-    const o = data.objectives.find((one) => one.measure === n);
-    row(o ? o.name : n, data.measures[n].proxy, short(measureOf(i, n)), proxyWords(n));
-  }
-  write(byId("privacy-words"), privacyWords());
-  byId("against").hidden = !againstAxes();
 }
 
 // The axes that hold a proxy against the true ε, where both differ between trials.
@@ -243,7 +252,7 @@ function quoted(text) {
 function commandsOf() {
   const asked = data.objectives.filter((o) => state.limits[o.name] !== undefined);
   const limits = asked.map((o) => ` --limit ${quoted(`${o.name}=${state.limits[o.name]}`)}`).join("");
-  const pick = `fedpareto pick ${quoted(data.studyFile)}${limits} --output pick.toml`;
+  const pick = `fedpareto pick ${quoted(data.studyFile)}${limits}${state.prefer ? ` --prefer ${quoted(state.prefer)}` : ""} --output pick.toml`;
   return data.commands.length ? [...data.commands, pick].join("\n") : "";
 }
 

@@ -33,18 +33,31 @@ def plan_data(choices: Sequence[Planned]) -> dict[str, Any]:
     return {"choices": [asdict(c) for c in choices]}
 
 
-def on_the_mean(choice: Planned) -> float:
-    """Return the noise on the mean of a round's uploads."""
-    return choice.sigma / math.sqrt(choice.cohort)
+def on_the_mean(choice: Planned, batch: int | None = None) -> float:
+    """Return the noise on the mean of a round's uploads; of a step's records, where those train.
+
+    A step divides the sum of its records by their number, and a round the sum of its clients.
+    """
+    return choice.sigma / (batch or 1) / math.sqrt(choice.cohort)
 
 
-def plan_table(choices: Sequence[Planned]) -> Table:
+def best_row(choices: Sequence[Planned], target: float) -> int | None:
+    """Return the number of the row with the least noise on the mean that holds ε; None for none."""
+    holding = [i for i, c in enumerate(choices) if c.epsilon <= target * (1 + 1e-9)]
+    best = min(holding, key=lambda i: on_the_mean(choices[i]), default=None)
+    return None if best is None else best + 1
+
+
+def plan_table(
+    choices: Sequence[Planned], batch: int | None = None, best: int | None = None
+) -> Table:
     """Return the choices as a table; its bars are the noise on the mean of a round.
 
-    That noise is what training feels.
+    That noise is what training feels: the row with the least of it that holds ε is starred.
     """
     out = Table(box=None, pad_edge=False, header_style="bold")
     for heading in (
+        "",
         "cohort",
         "rounds",
         "noise_multiplier",
@@ -56,10 +69,11 @@ def plan_table(choices: Sequence[Planned]) -> Table:
     ):
         out.add_column(heading, justify="right", no_wrap=True)
     out.add_column("noise on the mean", no_wrap=True)
-    most = max(map(on_the_mean, choices))
-    for c in choices:
-        bar = "█" * max(1, round(WIDTH * on_the_mean(c) / most))
+    noise = [on_the_mean(c, batch) for c in choices]
+    for i, c in enumerate(choices):
+        bar = "█" * max(1, round(WIDTH * noise[i] / max(noise)))
         out.add_row(
+            "★" if i + 1 == best else "",
             str(c.cohort),
             str(c.rounds),
             rounded_up(c.noise_multiplier),
@@ -67,8 +81,8 @@ def plan_table(choices: Sequence[Planned]) -> Table:
             f"{c.clipping_norm:g}",
             rounded_up(c.epsilon),
             delta_text(c.delta),
-            c.view,
-            f"{bar} {on_the_mean(c):.3g}",
+            c.view if batch is None else "any",
+            f"{bar} {noise[i]:.3g}",
         )
     return out
 

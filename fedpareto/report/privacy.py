@@ -135,7 +135,23 @@ def promises(seen: View, point: Point) -> list[str]:
         for view in VIEWS
         if view != headline(seen)
     ]
-    return [promised.statement(), *promised.notes, f"The same point has ε {' and '.join(others)}."]
+    also = f"The same point has ε {' and '.join(others)}."
+    return [promised.statement(), *promised.notes, also, *_above(point)]
+
+
+ABOVE = (
+    "The ε of whoever sees the models alone is above that of whoever sees sums: with a cohort of "
+    "fixed size it counts a client replaced by another, since the cohort stays as large, and sums "
+    "count one left out. Replacing moves a sum up to twice as far. What one sees of sums says "
+    "all that models say, so where the neighbour is the same the smaller ε holds for both."
+)
+
+
+def _above(point: Point) -> list[str]:
+    """Explain, where it is so, why models alone have a larger ε than sums."""
+    models = point.measures.get("epsilon_release", math.nan)
+    sums = point.measures.get("epsilon_secagg", math.nan)
+    return [ABOVE] if models > sums else []
 
 
 def _of_client(seen: View, point: Point) -> list[str]:
@@ -167,6 +183,46 @@ def _stored(point: Point) -> list[str]:
     ]
 
 
+CHEAPER = "Fewer trials, public data for the search, or fedpareto plan before it, cost less."
+
+
+def search_price(seen: View) -> str:
+    """Say beside the headline ε what choosing among the trials costs; nothing where none is known.
+
+    It counts trials: earlier rounds of a run are no training of their own.
+    """
+    problem = seen.study.problem
+    if not isinstance(problem, Promises) or not seen.evaluations:
+        return ""
+    trials = f"{seen.evaluations} {'trial' if seen.evaluations == 1 else 'trials'}"
+    if not problem.privacy.private_data:
+        noisy = seen.recommended is not None and guarantee_of(seen, seen.recommended) is not None
+        if not noisy or _unseen(seen):
+            return ""
+        return (
+            f"The search over {trials} is not in this ε: it is taken to train on public or made-up "
+            f"data. On the private data themselves its price comes on top. {CHEAPER}"
+        )
+    cost = None if _unseen(seen) else _priced(seen)
+    if cost is None:
+        return f"The search over {trials} trained on private data, and no bound is known for it."
+    return (
+        f"The search over {trials} trained on private data: all of it together has "
+        f"ε = {epsilon_text(cost.epsilon)}, and that is what holds. {CHEAPER}"
+    )
+
+
+def _priced(seen: View) -> Guarantee | None:
+    """Return what the search promises as a whole; None where no bound is known."""
+    problem, study = seen.study.problem, seen.study
+    assert isinstance(problem, Promises)
+    ends = {p.trial: p.settings for p in reversed(seen.points)}  # a trial stands before its rounds
+    tried = [*reversed(ends.values()), *(t.settings for t in seen.failed)]
+    if not tried:
+        return None
+    return problem.search_guarantee(tried, study.repeats, study.budget, chosen_by(study.optimizer))
+
+
 def search_cost(seen: View) -> list[str]:
     """Say what choosing among many trained candidates costs, or that it is not counted."""
     problem = seen.study.problem
@@ -182,11 +238,9 @@ def search_cost(seen: View) -> list[str]:
             "What the search on private data costs is not stated: the mechanism is code of your "
             "own, which is not run to look at a study."
         ]
-    tried = [p.settings for p in seen.points] + [t.settings for t in seen.failed]
-    if not tried:
+    if not (seen.points or seen.failed):
         return []
-    study = seen.study
-    cost = problem.search_guarantee(tried, study.repeats, study.budget, chosen_by(study.optimizer))
+    cost = _priced(seen)
     if cost is None:
         return [
             "The search trained on private data with no known bound: "

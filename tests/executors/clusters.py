@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 # Ray reads these when it is imported
-ON_LOOPBACK = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+ON_LOOPBACK = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+               "RAY_raylet_start_wait_time_s": "120"}
 os.environ |= ON_LOOPBACK
 
 

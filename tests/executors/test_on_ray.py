@@ -127,6 +127,16 @@ def test_a_block_that_fits_no_machine_is_refused(cluster: Any, tmp_path: Path) -
         assert str(refused.value).startswith(f"on ray: must have a machine with {wanted} for a block, found 3 CPUs and 0 GPUs in all.")
 
 
+def test_an_address_where_no_cluster_is_is_refused(tmp_path: Path) -> None:
+    code = ("from fedpareto.executors import on_ray\nfrom fedpareto.testing.executors import Awkward\n"
+            "from fedpareto.errors import SettingError\ntry:\n    list(on_ray(address='auto')(Awkward(), lambda: [], 0))\n"
+            "except SettingError as error:\n    print(error)")
+    env = os.environ | {"PYTHONWARNINGS": "ignore", "RAY_TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=120, check=False)
+    assert done.stdout.startswith("--address: must be a Ray cluster of this version, "), done.stderr
+    assert ", or `auto` where one runs here, found auto: " in done.stdout
+
+
 def test_the_cluster_listens_to_this_machine_alone(cluster: Any) -> None:
     """Ray's own ports, of this process and those below it, as Linux lists them."""
     ours = {line.split()[9] for line in sockets() if line.split()[3] == "0A" and line.split()[9] in inodes()}
