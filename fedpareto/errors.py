@@ -32,6 +32,7 @@ from difflib import get_close_matches
 from typing import Any
 
 LONGEST = 300  # characters of what was found that a message shows
+MOST = 100  # faults of a study file that are listed one by one
 
 
 class FedparetoError(Exception):
@@ -135,7 +136,9 @@ class StudyError(FedparetoError):
         if len(self.faults) == 1:
             super().__init__(f"{path}: {self.faults[0]}")
         else:
-            lines = "".join(f"\n  {fault}" for fault in self.faults)
+            lines = "".join(f"\n  {fault}" for fault in self.faults[:MOST])
+            more = len(self.faults) - MOST
+            lines += f"\n  and {more} more" if more > 0 else ""
             super().__init__(f"{path}: {len(self.faults)} faults{lines}")
 
 

@@ -231,3 +231,23 @@ def test_where_local_steps_hide_records_the_unprotected_baseline_has_plain_steps
     request.getfixturevalue("no_data")
     assert fedpareto("front", tiny_study) == before
     assert (before.status, "record level" in before.out) == (0, True)
+
+
+def test_the_evidence_prints_the_command_that_writes_it_again(tiny_study, study_text, fedpareto, monkeypatch):
+    import html
+    import re
+    import shlex
+
+    tiny_study.write_text(study_text.replace("limit = 0.8", "limit = 1.0"))
+    run(load_study(tiny_study)).close()
+    words = ["--evidence", "--limit", "leakage=0.999", "--prefer", "leakage"]
+    assert fedpareto("report", tiny_study, *words).status == 0
+    page = tiny_study.with_name("tiny-evidence.html")
+    first = page.read_text()
+    (line,) = [x for x in html.unescape(re.sub("<[^>]+>", "", first)).splitlines() if "report tiny.toml --evidence" in x]
+    page.unlink()
+    monkeypatch.chdir(tiny_study.parent)
+    assert fedpareto(*shlex.split(line)[1:]).status == 0
+    assert page.read_text() == first
+    assert "Always giving the same answer has test_error 0.8552." in first
+    assert "Signature" in first

@@ -296,6 +296,8 @@ CORPUS: list[list[str]] = [  # past findings, and one of each kind
     ["run", "tiny.toml", "--db", ":memory:"],
     ["run", "tiny.toml", "--db", "tiny.toml"],
     ["run", "pipe"],
+    ["run", "fresh.toml", "--db", "tiny.db-wal"],
+    ["report", "tiny.toml", "--serve", "--host", "a" * 300],
     ["compare", "."],
     ["compare", "tiny.toml", "pipe"],
     ["plan", "--epsilon", "1", "--clients", "9" * 30],

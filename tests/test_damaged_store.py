@@ -66,6 +66,11 @@ CORPUS = [  # past findings, and one of each kind
     "ALTER TABLE trials RENAME COLUMN point TO place",
     "ALTER TABLE repeats DROP COLUMN checksum",
     "CREATE TABLE copied AS SELECT * FROM trials; DROP TABLE trials; ALTER TABLE copied RENAME TO trials; INSERT INTO trials SELECT * FROM trials",
+    "CREATE TRIGGER gone AFTER INSERT ON sessions BEGIN DELETE FROM repeats; DELETE FROM trials; END",
+    "DROP TABLE sessions; CREATE VIEW sessions AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
+    "SELECT x AS started, x AS seconds, x AS version, x AS budget, x AS ended, NULL AS checksum FROM c",
+    "DROP TABLE sessions; CREATE VIRTUAL TABLE Sessions USING fts5 (started, seconds, version, budget, ended, checksum)",
+    "DROP TABLE sessions; CREATE TABLE sessions (started, seconds, version, budget, ended, checksum, x AS (hex(zeroblob(99999999))))",
     "PRAGMA application_id = 7",
     "PRAGMA user_version = 99",
     "PRAGMA user_version = 1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import itertools
 import os
 import random
 import re
@@ -188,17 +189,64 @@ def test_a_database_with_two_names_is_refused_to_write_to(finished: Path) -> Non
     assert rows(finished) == DONE
 
 
+Write = tuple[int, bytes | None]  # where it begins, and what; None cuts the file there
+
+
+def left(writes: list[Write], luck: random.Random, tears: bool) -> list[Write]:
+    """Return what a power loss leaves of writes: each or none of it or, where it tears them, a part."""
+    found: list[Write] = []
+    for at, data in writes:
+        if luck.random() < 0.5:
+            found += torn(at, data, luck) if tears and data is not None else [(at, data)]
+    return found
+
+
+def torn(at: int, data: bytes, luck: random.Random) -> list[Write]:
+    """Return a part of a write: some of its sectors, the bytes before some place, or those after it."""
+    cut = luck.randrange(len(data) + 1)
+    way = luck.randrange(3)
+    if way < 2:
+        return [(at, data[:cut])] if way == 0 else [(at + cut, data[cut:])]
+    edges = [at, *range(at - at % 512 + 512, at + len(data), 512), at + len(data)]
+    return [(a, data[a - at : b - at]) for a, b in itertools.pairwise(edges) if luck.random() < 0.5]
+
+
+@pytest.mark.parametrize("end", ["-wal", "-shm", "-journal", "-lock", "-unfinished"])
+def test_a_database_may_not_be_called_as_a_file_beside_another_and_such_files_of_others_stay(tmp_path: Path, end: str) -> None:
+    """A past finding: a new database took away what lay at its log's name, even another study's rows."""
+    beside = tmp_path / f"tiny.db{end}"
+    with pytest.raises(StoreError) as refused:
+        Store.write(beside, "tiny", {"seed": 1}, 1)
+    assert str(refused.value) == (
+        f"{beside}: must not end in {end}, which is kept for a file beside another database. Name another with --db.")
+    beside.write_text("dear diary\n" * 9)
+    if end != "-unfinished":
+        with pytest.raises(StoreError, match="Move it away"):
+            Store.write(tmp_path / "tiny.db", "tiny", {"seed": 1}, 1)
+        assert beside.read_text() == "dear diary\n" * 9
+        assert not (tmp_path / "tiny.db").exists()
+
+
+def test_a_link_at_the_place_of_an_unfinished_database_is_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("rows of years")
+    (tmp_path / ".tiny.db-unfinished").symlink_to(precious)
+    Store.write(tmp_path / "tiny.db", "tiny", {"seed": 1}, 1).close()
+    assert precious.read_text() == "rows of years"
+    assert not (tmp_path / "tiny.db").is_symlink()
+
+
 class Disk:
     """What a disk may hold after a power loss: what was synced, and any of what was not."""
 
     def __init__(self) -> None:
-        self.files: dict[str, list[tuple[int, bytes | None]]] = {}  # writes that are synced; None cuts the file there
-        self.waiting: dict[str, list[tuple[int, bytes | None]]] = {}
+        self.files: dict[str, list[Write]] = {}  # writes that are synced
+        self.waiting: dict[str, list[Write]] = {}
         self.names: list[tuple[str, str, str]] = []  # renames and removals that no sync of the folder has made last
 
-    def after(self, luck: random.Random, folder: Path) -> None:
-        """Write the files as the disk may hold them; names change in order, pages in none."""
-        held = {p: [*done, *(w for w in self.waiting.get(p, []) if luck.random() < 0.5)] for p, done in self.files.items()}
+    def after(self, luck: random.Random, folder: Path, tears: bool) -> None:
+        """Write the files as the disk may hold them; names change in order, pages in none, whole or in part."""
+        held = {p: [*done, *left(self.waiting.get(p, []), luck, tears)] for p, done in self.files.items()}
         for kind, path, new in self.names[: luck.randrange(len(self.names) + 1)]:
             content = held.pop(path, None)
             if kind == "rename" and content is not None:
@@ -254,7 +302,7 @@ class Disk:
 
 
 @pytest.mark.parametrize("tries", [1, pytest.param(40, marks=pytest.mark.slow)])
-def test_a_power_loss_that_takes_any_pages_not_yet_synced_leaves_what_the_same_command_goes_on_from(tmp_path: Path, tries: int) -> None:
+def test_a_power_loss_that_takes_or_tears_any_writes_not_yet_synced_leaves_what_the_same_command_goes_on_from(tmp_path: Path, tries: int) -> None:
     log = tmp_path / "log"
     (tmp_path / "whole").mkdir()
     kinds = "openat,pwrite64,write,fsync,fdatasync,rename,unlink,ftruncate"
@@ -265,15 +313,15 @@ def test_a_power_loss_that_takes_any_pages_not_yet_synced_leaves_what_the_same_c
     for line in log.read_text().splitlines():
         if not disk.take(line, ends):
             continue
-        for _ in range(tries):
+        for tears in (False, True) * tries:
             folder = tmp_path / str(moments)
             folder.mkdir()
-            disk.after(luck, folder)
+            disk.after(luck, folder, tears)
             db = folder / "tiny.db"
             check_goes_on(db, blank=not db.exists() or db.stat().st_size == 0)
             shutil.rmtree(folder)
             moments += 1
-    assert moments >= 30 * tries
+    assert moments >= 60 * tries
     assert not disk.waiting.get(str(tmp_path / "whole" / "tiny.db"))  # closed, all of it is on the disk
 
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from fedpareto.noise import Noise
 
 
+MOST = 20  # links of a chain
+
+
 @dataclass(frozen=True)
 class Chain:
     """Protect by several mechanisms, each on what the one before would have sent; costs add up."""
@@ -39,6 +42,10 @@ class Chain:
     def __post_init__(self) -> None:
         if not self.links:
             raise SettingError("links: a chain must have at least one link, found none.")
+        if len(self.links) > MOST:
+            raise SettingError(
+                f"links: a chain must have at most {MOST} links, found {len(self.links)}."
+            )
         renamed = tuple(
             _renamed(link, names)
             for link, names in zip(self.links, link_names(self.links), strict=True)

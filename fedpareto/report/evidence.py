@@ -14,6 +14,8 @@ from fedpareto import __version__
 from fedpareto.federation import MEASURES, Federation
 from fedpareto.files import starts_as, write_whole
 from fedpareto.problem import Judge, Limit, is_private
+from fedpareto.report.again import again, signed
+from fedpareto.report.against import against
 from fedpareto.report.audits import lines
 from fedpareto.report.caveats import HIDDEN, LOOKS_ON, NEIGHBOUR, RECORD, not_guaranteed
 from fedpareto.report.choose import Point, pick
@@ -71,8 +73,9 @@ def evidence(
         _guarantee(seen, point),
         section("What is not guaranteed", bullets(not_guaranteed(seen, point))),
         *([section("What attacks found", bullets(found))] if (found := lines(seen, point)) else []),
-        _reproduce(seen, trials),
+        _reproduce(seen, trials, limits or {}, prefer),
         _ready(seen, point),
+        signed(),
     ]
     return sheet(f"Evidence: {seen.study.name}", "".join(parts))
 
@@ -331,6 +334,7 @@ def _choice(seen: View, point: Point | None, why: str) -> Html:
     return section(
         "The choice",
         paragraph(f"Trial {point.trial}. {why}"),
+        paragraph(" ".join(against(seen))) if against(seen) else "",
         table(("objective", "value", of), rows),
         settings,
     )
@@ -344,7 +348,9 @@ def _guarantee(seen: View, point: Point | None) -> Html:
     return section("The guarantee, and what it rests on", bullets(lines or ["None is stated."]))
 
 
-def _reproduce(seen: View, trials: Sequence[Trial]) -> Html:
+def _reproduce(
+    seen: View, trials: Sequence[Trial], limits: Mapping[str, float], prefer: str | None
+) -> Html:
     path = seen.study.path
     rows: list[tuple[str, Any]] = [
         ("fedpareto", __version__),
@@ -360,7 +366,7 @@ def _reproduce(seen: View, trials: Sequence[Trial]) -> Html:
     commands = [
         f"fedpareto run {name} --seed {seen.study.seed}",
         f"fedpareto verify {name}",
-        f"fedpareto report {name} --evidence",
+        again(name, limits, prefer),
     ]
     return section(
         "Versions, hashes, and how to repeat it",

@@ -24,6 +24,8 @@ from importlib.machinery import (
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from fedpareto.words import visible
+
 _folders: list[Path] = []  # of the study files that were read, the last first
 _ours: set[str] = set()  # modules that may be found there, without what follows a dot
 _said: set[tuple[Path, str]] = set()  # files and hashes that were named already
@@ -59,7 +61,8 @@ def announce(file: Path, content: bytes) -> None:
     key = (file, hashlib.sha256(content).hexdigest())
     if key not in _said:
         _said.add(key)
-        logging.getLogger("fedpareto").warning("runs your own code: %s, SHA-256 %s", *key)
+        log = logging.getLogger("fedpareto")
+        log.warning("runs your own code: %s, SHA-256 %s", visible(file), key[1])
 
 
 class _Source(SourceFileLoader):

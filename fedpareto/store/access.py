@@ -17,10 +17,12 @@ from fedpareto.store.checks import prepare
 
 SIDES = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a database that is being written
 NOT_ALLOWED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
-OURS = {  # how the journals and logs of SQLite begin
+OURS = {  # how the journals, logs and indexes of logs begin that SQLite makes
     "-journal": (bytes.fromhex("d9d505f920a163d7"),),
     "-wal": (bytes.fromhex("377f0682"), bytes.fromhex("377f0683")),
+    "-shm": (bytes.fromhex("18e22d00"), bytes.fromhex("002de218")),
 }
+ENDS = (*SIDES, "-lock", "-unfinished")  # of names of files that are kept beside a database
 
 
 @contextlib.contextmanager
@@ -86,6 +88,16 @@ def take_lock(path: Path) -> sqlite3.Connection:
     return lock
 
 
+def check_name(path: Path) -> None:
+    """Refuse a name that is kept for a file beside another database: it would be removed."""
+    end = next((end for end in ENDS if path.name.endswith(end)), None)
+    if end is not None:
+        raise StoreError(
+            f"{path}: must not end in {end}, which is kept for a file beside another database. "
+            "Name another with --db."
+        )
+
+
 def check_one_name(path: Path) -> None:
     """Refuse a database with several names: the lock and SQLite's log each go by one."""
     names = path.stat().st_nlink
@@ -101,7 +113,8 @@ def check_sides(path: Path) -> None:
     for side, starts in OURS.items():
         beside = path.with_name(path.name + side)
         with contextlib.suppress(FileNotFoundError):
-            start = beside.read_bytes()[: len(starts[0])]
+            with beside.open("rb") as file:
+                start = file.read(len(starts[0]))
             if start.strip(b"\0") and start not in starts:
                 raise StoreError(
                     f"{beside}: must be SQLite's own, found a file of another program. "
@@ -172,7 +185,8 @@ def put(path: Path, content: bytes) -> None:
     """
     beside = path.with_name(f".{path.name}-unfinished")
     try:
-        with beside.open("wb") as file:
+        beside.unlink(missing_ok=True)  # of a run that was killed; a link is not followed
+        with beside.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -12,7 +12,7 @@ from fedpareto.errors import LockedStore, StoreError
 from fedpareto.store.access import connected, copied, take_lock
 from fedpareto.store.checks import Damage, Row, damage_of, rows_of, shown
 from fedpareto.store.making import new_database
-from fedpareto.store.schema import MIGRATIONS, TABLES, columns_in, columns_of
+from fedpareto.store.schema import MIGRATIONS, TABLES, columns_in, columns_of, unlike_ours
 
 FARTHEST = 5000  # rows that are tried beyond the last one read, where none can say how many
 PAGE = 4096  # bytes; SQLite's usual, which every database of ours has
@@ -121,6 +121,10 @@ def _readable(db: sqlite3.Connection, table: str, lost: list[Damage]) -> list[Ro
         if not columns_of(max(1, version))[table]:  # it came with a later version
             return []
         lost.append(Damage(table, "all", "all", "must be a table, found none of this name"))
+        return []
+    unlike = unlike_ours(db, table)
+    if unlike is not None:  # to read it would run what it holds
+        lost.append(Damage(table, "all", "all", f"must be a plain table, found {unlike}"))
         return []
     rows: list[Row] = []
     last: int | None = None

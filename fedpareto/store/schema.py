@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 
 from fedpareto.errors import DamagedStore, StoreError
+from fedpareto.words import visible
 
 APPLICATION = 0x46504152  # "FPAR", in the header of every database of ours
 
@@ -136,6 +137,40 @@ def check_ours(path: Path, db: sqlite3.Connection) -> None:
                 f"table {table}: version {version} must have the columns {', '.join(columns)}, "
                 f"found {', '.join(found) or 'no such table'}",
             )
+
+
+    check_plain(path, db)
+
+
+def check_plain(path: Path, db: sqlite3.Connection) -> None:
+    """Refuse a database that would run something of its own when it is read or written."""
+    found = [*(unlike_ours(db, table) for table in TABLES), _trigger(db)]
+    for what in filter(None, found):
+        raise StoreError(
+            f"{path}: must hold the tables that fedpareto made, found {what}, which would run when "
+            "rows are read or written. It was left as it is. Drop it, or take a copy without it."
+        )
+
+
+def unlike_ours(db: sqlite3.Connection, table: str) -> str | None:
+    """Return what a table is if its rows are worked out when they are read, or are elsewhere."""
+    row = db.execute(
+        "SELECT type, rootpage FROM sqlite_master WHERE lower(name) = ? AND type != 'trigger'",
+        (table,),
+    ).fetchone()
+    if row is None:
+        return None
+    if row[0] != "table":
+        return f"{table}, a {row[0]}"
+    if not row[1]:
+        return f"{table}, a virtual table"
+    made = [str(c[1]) for c in db.execute(f"PRAGMA table_xinfo({table})") if c[6]]
+    return f"{table}.{made[0]}, a generated column" if made else None
+
+
+def _trigger(db: sqlite3.Connection) -> str | None:
+    row = db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchone()
+    return None if row is None else f"the trigger {visible(row[0])}"
 
 
 def migrate(db: sqlite3.Connection) -> None:

@@ -18,6 +18,7 @@ from fedpareto.errors import StoreError
 from fedpareto.history import History
 from fedpareto.space import FloatArray
 from fedpareto.store.access import (
+    check_name,
     check_one_name,
     check_sides,
     connected,
@@ -80,6 +81,7 @@ class Store:
         """Open the database of this study to continue it, or create it."""
         path = Path(path)
         real = path.resolve()  # a link and what it leads to have one lock
+        check_name(real)
         if not real.parent.is_dir():
             raise StoreError(
                 f"{path}: must be in a folder that exists, found no folder {real.parent}."
@@ -92,10 +94,10 @@ class Store:
             lock = take_lock(real)
             undo.callback(lock.close)
             with explained(path):
+                check_sides(real)
                 if is_new(real):
                     put(real, new_database(name, identity, repeats))
                 check_one_name(real)
-                check_sides(real)
                 with cls.read(path) as look:
                     look.check(identity)
                 db = connected(real, "rw")

@@ -18,6 +18,7 @@ TOKEN = re.compile(
     r"|[^\s\[\]{}=,.\#\"']+",  # bare keys, numbers, dates
     re.DOTALL,
 )
+ENDS = frozenset("[]{}=,\n")  # what a key ends at
 END = "", 0  # follows the last token
 
 
@@ -35,6 +36,21 @@ def lines_of(text: str) -> dict[str, int]:
     links = [{...}, {...}]: mechanism.links.2.bits.
     """
     return _Scan(text).lines
+
+
+def longest_key(text: str) -> int:
+    """Return of how many parts the longest dotted key consists, or a bit more; for any text.
+
+    Reading keys of thousands of parts takes time that grows with the square of their number.
+    """
+    longest = dots = 0
+    for found in TOKEN.finditer(text):
+        if found[0] == ".":
+            dots += 1
+            longest = max(longest, dots)
+        elif found[0] in ENDS:
+            dots = 0
+    return longest + 1
 
 
 class _Scan:

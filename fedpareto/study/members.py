@@ -122,7 +122,13 @@ def _chain(
     made = [
         _link(t, f"{where}.links.{i}", folder, faults, held[i - 1]) for i, t in enumerate(links, 1)
     ]
-    return None if None in made else Chain(tuple(made))
+    if None in made:
+        return None
+    try:
+        return Chain(tuple(made))
+    except SettingError as error:
+        faults.append(Fault(f"{where}.links", str(error).removeprefix("links: ")))
+        return None
 
 
 def _link(

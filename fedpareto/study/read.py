@@ -15,13 +15,16 @@ from fedpareto.optimizers import StartsAround
 from fedpareto.problem import Judge
 from fedpareto.settings import check_source, import_from, is_own, named, searched
 from fedpareto.space import Float
-from fedpareto.study.lines import line_of, lines_of
+from fedpareto.study.lines import line_of, lines_of, longest_key
 from fedpareto.study.members import key_of, member, member_table
 from fedpareto.study.objectives import judge_tables, read_judges
 from fedpareto.study.sections import FAMILIES, PLAIN, SECTIONS, UNLIKE, UNNAMED, Head
 from fedpareto.study.study import Study, encrypted
 from fedpareto.study.table import plain, read, refuse_unknown
 from fedpareto.study.unseen import names_own
+
+MOST = 2**20  # bytes of a study file: more is no study, and would be read for ever
+PARTS = 50  # of a dotted key
 
 
 def load_study(
@@ -63,7 +66,15 @@ def load_to_look(path: str | Path, stored: Mapping[str, Any], seed: int | None) 
 def parsed(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the text of a file, and what it says as TOML."""
     try:
-        text = path.read_bytes().decode()
+        with path.open("rb") as file:
+            content = file.read(MOST + 1)
+        if len(content) > MOST:
+            fault = Fault("file", f"must be of at most {MOST} bytes, found more.")
+            raise StudyError(str(path), [fault])
+        text = content.decode()
+        if longest_key(text) > PARTS:
+            fault = Fault("syntax", f"must have keys of at most {PARTS} parts, found a longer one.")
+            raise StudyError(str(path), [fault])
         return text, tomllib.loads(text)
     except FileNotFoundError:
         near = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []

@@ -223,6 +223,7 @@ def test_the_noise_of_a_chain_is_that_of_the_link_that_protects_most():
     (lambda: Pruning(), "exactly one of prune_rate and threshold must be given, found neither"),
     (lambda: Pruning(0.1, 0.1), "found both"),
     (lambda: Chain(()), "a chain must have at least one link, found none"),
+    (lambda: Chain((Unprotected(),) * 21), "a chain must have at most 20 links, found 21"),
 ])
 def test_settings_that_contradict_one_another_are_refused(make, says):
     with pytest.raises(SettingError, match=says):

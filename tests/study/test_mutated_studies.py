@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from fedpareto import load_study
-from fedpareto.errors import FedparetoError
+from fedpareto.errors import FedparetoError, StudyError
+from fedpareto.study.lines import longest_key
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VALUES = ["nan", "inf", "-inf", "1979-05-27", "07:32:00", "1979-05-27T07:32:00Z", "1" * 5000, '""', '"\\u0000"', "[]", "{}", "[[[]]]", "true", "-1",
@@ -41,6 +42,34 @@ def mutated(text: str, luck: random.Random) -> str:
             other = luck.randrange(len(lines))
             lines[at], lines[other] = lines[other], lines[at]
     return "\n".join(lines)
+
+
+HEAD = 'name = "large"\n'
+LARGE = {
+    "bytes": ("#" * 2**20, "file: must be of at most 1048576 bytes, found more."),
+    "parts of a key": ("a." * 500_000 + "b = 1", "syntax: must have keys of at most 50 parts, found a longer one."),
+    "quoted parts": ('"a" . ' * 50 + "b = 1", "syntax: must have keys of at most 50 parts"),
+    "parts of a table": ("[" + "a." * 50 + "b]", "syntax: must have keys of at most 50 parts"),
+    "unknown keys": ("\n".join(f"k{i} = 1" for i in range(50_000)), "and 49"),
+    "links": ('[mechanism]\nname = "chain"\nlinks = [' + '{name = "none"}, ' * 5000 + "]", "a chain must have at most 20 links, found 5000"),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_study_file_too_large_to_read_is_refused_soon(tmp_path: Path, name: str) -> None:
+    more, said = LARGE[name]
+    (tmp_path / "study.toml").write_text(HEAD + more)
+    began = time.process_time()
+    with pytest.raises(StudyError) as refused:
+        load_study(tmp_path / "study.toml")
+    assert said in str(refused.value)
+    assert time.process_time() - began < 5
+    assert len(str(refused.value).splitlines()) <= 102
+
+
+def test_dots_in_texts_comments_and_numbers_are_no_parts_of_keys() -> None:
+    assert longest_key('a.b.c = 0.5\nd = ["x.y.z.w.v", 1.5]\n# a.b.c.d.e.f.g.h\n') == 3
+    assert longest_key("") == 1
 
 
 @pytest.mark.parametrize(("count", "seed"), [(500, 15), *(pytest.param(10_000, seed, marks=pytest.mark.slow) for seed in range(10))])

@@ -124,6 +124,15 @@ def hashed(path):
     return f"runs your own code: {path}, SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
+def test_a_folder_named_with_escape_codes_does_not_reach_the_terminal(tiny_study, parts, caplog):
+    folder = tiny_study.parent / "red\x1b[31m"
+    folder.mkdir()
+    parts.rename(folder / parts.name)
+    load_study(with_model(tiny_study, "own_parts_of_a_test:Net").rename(folder / "tiny.toml"))
+    assert "\\u001b[31m" in caplog.records[0].getMessage()
+    assert "\x1b" not in caplog.records[0].getMessage()
+
+
 def test_code_may_import_what_lies_beside_it_and_each_file_is_named(tiny_study, parts, caplog):
     helper, package = parts.with_name("helper_of_a_test.py"), parts.with_name("package_of_a_test")
     helper.write_text("import importlib\nwidth = importlib.import_module('package_of_a_test.inner').width\n")

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from test_guides import small
 
-from fedpareto import Store, load_study, view
+from fedpareto import Store, load_study
+from fedpareto.report.points import view_of
 from fedpareto.report.text import front_data
 from fedpareto.settings import beside, own
 from fedpareto.study import load_to_look
@@ -46,7 +47,7 @@ def looked_at(request, tmp_path, fedpareto):
         subprocess.run([sys.executable, str(code)], check=True, capture_output=True)  # makes the data
     assert fedpareto("run", study).status == 0
     with Store.read(study.with_suffix(".db")) as store:
-        shown = view(load_study(study, seed=store.seed), store.trials())
+        shown = view_of(load_study(study, seed=store.seed), store)
     forget()
     code.write_text(MARK)
     own._loaded.clear()
