@@ -267,7 +267,7 @@ def may_change(world: World, name: str, words: list[str], before: bytes) -> bool
     if verb in WRITES and name.endswith(tuple(WRITES[verb].split())) and b"fedpareto" in before:
         return True
     if verb == "calibrate" and "--write" in words:
-        return path.suffix == ".toml" and any(word.endswith(name) for word in words)
+        return path.suffix == ".toml" and any(word.endswith((name, "link.toml")) for word in words)
     if verb == "pick" and "--force" in words:
         return any(word.endswith(name) for word in words)
     return (verb in ("run", "design") and not before) or (before.startswith(b"SQLite") and grown(before, path))
