@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from fedpareto.federation import Federation
+from fedpareto.federation import ClipsRecords, Federation
 from fedpareto.federation.columns import given_of
 from fedpareto.mechanisms import Encrypts, links_of
 from fedpareto.problem import tell
@@ -18,6 +18,11 @@ from fedpareto.space import FloatArray, Values
 ENCRYPTED = "uploads are encrypted: the server sees ciphertexts, and they tell nothing of a client"
 
 TRAINS = "data are private: a training for an attack would cost privacy that is counted nowhere"
+
+IN_STEPS = (
+    "the noise that hides records is added while a client trains, and what is planted would take "
+    "its place: attack records by membership"
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,12 @@ class Points:
     @property
     def delta(self) -> float:
         return self.problem.privacy.delta(self.problem.data.clients)
+
+    @property
+    def hidden_in_steps(self) -> bool:
+        """Whether the ε is of noise in the steps of local training, and not of that on uploads."""
+        local = self.problem.local
+        return self.problem.privacy.unit == "record" and isinstance(local, ClipsRecords)
 
     @property
     def encrypted(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpareto.audit.base import ENCRYPTED, Finding, Points, parts, told
+from fedpareto.audit.base import ENCRYPTED, IN_STEPS, Finding, Points, parts, told
 from fedpareto.audit.bounds import Counted, by_fit, counted, normality, promising
 from fedpareto.audit.planted import SIZE, Auditor, Game, game
 from fedpareto.audit.sampled import Rounds, inverted
@@ -51,6 +51,8 @@ class Canary:
 
     def inapplicable(self, points: Points, view: str) -> str | None:
         """Return why nothing can be audited: no ε is stated, or nothing is seen of a client."""
+        if points.hidden_in_steps:
+            return IN_STEPS
         if not adds_noise(points.problem.mechanism):
             return "no noise is added, so no ε is stated"
         if view == "server" and points.encrypted:

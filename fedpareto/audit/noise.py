@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpareto.audit.base import ENCRYPTED, Finding, Points, told
+from fedpareto.audit.base import ENCRYPTED, IN_STEPS, Finding, Points, told
 from fedpareto.audit.chances import (
     UNLIKELY,
     cohort_chances,
@@ -46,6 +46,8 @@ class WhiteBox:
     def inapplicable(self, points: Points, view: str) -> str | None:
         """Return why the noise cannot be told from what it hides."""
         mechanism = points.problem.mechanism
+        if points.hidden_in_steps:
+            return IN_STEPS
         if not adds_noise(mechanism):
             return "no noise is added"
         if not noise_comes_last(mechanism) or not hides_updates(mechanism):

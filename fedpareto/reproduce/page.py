@@ -19,7 +19,9 @@ seeds. A number is open at quick scale, which cannot judge it. Where a paper say
 nothing, the verdict is above, below or level. `quick` is minutes on two cores; `paper` is the
 paper's scale on one GPU, and what of it was not run or not to the end stands under each name.
 
-Of the studies, with all our choices where a paper is silent: [examples/papers](../examples/papers).
+The studies, with our choices where a paper is silent: [examples/papers](../examples/papers). The
+rows of searches and of LeNet lie in `benchmarks/results/papers/rows.tar.xz`: unpacked into
+`papers/paper`, `fedpareto reproduce --scale paper` goes on from them.
 """
 QUESTIONS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (  # question, (name, statement)
     (
