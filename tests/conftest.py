@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 from hypothesis import settings
+from tiny import STUDY
 
 from fedpareto.threads import wait_passively
 
@@ -18,41 +19,6 @@ wait_passively()  # before torch is loaded: threads that spin stop everything on
 settings.register_profile("tests", deadline=None, derandomize=True, max_examples=100)
 settings.register_profile("wide", deadline=None, max_examples=2000)
 settings.load_profile("tests")  # pytest --hypothesis-profile=wide looks further
-
-STUDY = """\
-name = "tiny"
-seed = 1
-budget = 2
-
-[data]
-name = "digits"
-clients = 4
-
-[model]
-name = "lr"
-
-[training]
-rounds = 1
-local_steps = 10
-batch_size = 8
-learning_rate = { low = 0.01, high = 0.5, log = true }
-
-[mechanism]
-name = "randomization"
-sigma = { low = 0.01, high = 1.0, log = true }
-clipping_norm = [0.5, 4.0]
-
-[objectives.utility_loss]
-measure = "test_error"
-
-[objectives.leakage]
-measure = "kang23_eq13"
-limit = 0.8
-
-[optimizer]
-name = "nsga2"
-population = 2
-"""
 
 
 class Finished(NamedTuple):

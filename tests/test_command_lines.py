@@ -20,7 +20,7 @@ from typing import NamedTuple
 import click
 import numpy as np
 import pytest
-from conftest import STUDY
+from tiny import STUDY
 
 from fedpareto import load_study, run
 from fedpareto.cli import cli, main

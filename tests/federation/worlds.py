@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -50,7 +51,11 @@ def examples(kind: type, number: float = 0.3) -> list:
         held = dict(zip(choices, picked, strict=True))
         for only in optional or [None]:
             mine = {name: v for name, v in held.items() if name == only or name not in optional}
-            made.append(kind(**mine))
+            with contextlib.suppress(SettingError):  # two settings that exclude one another
+                made.append(kind(**mine))
+    for name, values in choices.items():
+        tried = {getattr(example, name) for example in made} - {None}
+        assert tried == set(values), f"{name}: {tried} of {values} were tried"
     return made
 
 
