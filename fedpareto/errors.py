@@ -16,7 +16,6 @@ FedparetoError
 │   ├── BadCiphertext a ciphertext is damaged, foreign or has too many summands
 │   └── DecodeOverflow what was decrypted cannot be a sum of updates
 ├── LedgerError       a ledger of a deployment is not what was written, or may not go on so
-├── DeploymentError   a deployment cannot run so, or was asked for what was not agreed
 └── MissingPackage    an optional package is needed
 CodeEnded             the user's own code ended the program; it is shown as one of these
 
@@ -103,10 +102,6 @@ class DecodeOverflow(EncryptionError):
 
 class LedgerError(FedparetoError):
     """A ledger of a deployment is not what was written, or may not go on so."""
-
-
-class DeploymentError(FedparetoError):
-    """A deployment cannot run so, or was asked for what was not agreed."""
 
 
 class MissingPackage(FedparetoError):

@@ -32,8 +32,8 @@ def words(ledger: str | Path | History, prices: Prices | None = None) -> list[st
     lines += off_the_plan(history)
     if history.torn:
         lines.append(
-            f"Half a row that a kill left was cut off ({history.torn} in all). What it was about is "
-            "priced as begun and not ended."
+            f"Half a row that a kill left was cut off ({history.torn} in all). What it was about "
+            "is priced as begun and not ended."
         )
     return [*lines, f"Last row: {history.last[:16]}. Compare it with the other side's copy."]
 
