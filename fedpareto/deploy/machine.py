@@ -37,9 +37,7 @@ def write_certificates(folder: Path) -> None:
     pem = serialization.Encoding.PEM
     write_whole(folder / "ca.crt", ca.sign(ca_key, hashes.SHA256()).public_bytes(pem))
     write_whole(folder / "server.pem", made.sign(ca_key, hashes.SHA256()).public_bytes(pem))
-    held = key.private_bytes(
-        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    held = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     write_new(folder / "server.key", held, SECRET)
 
 

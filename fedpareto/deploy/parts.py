@@ -33,9 +33,7 @@ def block_of(
     agreed: Deployment, records: Dataset, client: int, slots: int, replay: int | None
 ) -> Block:
     """Return the one federation as it is prepared for training, with the records that are here."""
-    problem = replace(
-        agreed.problem, mechanism=before_encryption(agreed), objectives=(), limits=()
-    )
+    problem = replace(agreed.problem, mechanism=before_encryption(agreed), objectives=(), limits=())
     seed = agreed.seed if replay is None else replay
     setup = replace(
         blocks.setup_of(problem, seed),

@@ -89,6 +89,12 @@ class Progress:
         write_whole(folder / FILE, (json.dumps(self.plain(), indent=1) + "\n").encode())
 
 
+def there(folder: Path) -> Progress | None:
+    """Return how far the deployment of a server's folder is; None where it has said nothing."""
+    path = folder / FILE
+    return Progress.read(json.loads(path.read_text())) if path.is_file() else None
+
+
 def _counts(answer: Mapping[str, Any]) -> bool:
     """Say whether an answer judges a model, in numbers that can be."""
     names = ("records", "wrong", "loss")

@@ -74,9 +74,7 @@ class Server:
 
 def serve(server: Server, sites: Sites, say: Callable[[Progress], None] | None = None) -> Progress:
     """Run a deployment to its end, from wherever it stands; return what it came to."""
-    block = block_of(
-        server.agreed, nothing(server.agreed), 0, server.agreed.clients, server.replay
-    )
+    block = block_of(server.agreed, nothing(server.agreed), 0, server.agreed.clients, server.replay)
     state, progress = _restored(server, block)
     with server.ledger() as ledger:
         try:
@@ -149,9 +147,7 @@ def _requests(
 ) -> dict[int, Message]:
     """Return what every site is asked: to train, or, where others judge the model, that alone."""
     model = packed(state.models[0, 0])
-    train = request(
-        server.agreed, "train", round=t, came=len(asked), model=model, judge=judging
-    )
+    train = request(server.agreed, "train", round=t, came=len(asked), model=model, judge=judging)
     found = dict.fromkeys(asked, train)
     if judging:
         rest = _judge_request(server, state)

@@ -72,9 +72,7 @@ def _made(
     kind = np.float32 if agreed.classes == 1 else np.int64
     inputs = [np.ascontiguousarray(part.astype(agreed.dtype)) for part in (x, test_x)]
     labels = [part.astype(kind) for part in (y, test_y)]
-    return Dataset(
-        inputs[0], labels[0], inputs[1], labels[1], agreed.scale, labels=agreed.classes
-    )
+    return Dataset(inputs[0], labels[0], inputs[1], labels[1], agreed.scale, labels=agreed.classes)
 
 
 def _check(x: NDArray[Any], y: NDArray[Any], part: str, agreed: Deployment) -> None:

@@ -76,9 +76,7 @@ class FlowerSites:
         by_node = {node: k for k, node in self.nodes.items()}
         return {message: by_node[node] for message, node in sent.items()}
 
-    def _push(
-        self, requests: list[tuple[int, messages.Message]], ends: float
-    ) -> dict[str, int]:
+    def _push(self, requests: list[tuple[int, messages.Message]], ends: float) -> dict[str, int]:
         """Send requests to nodes; return the node of each message."""
         if not requests:
             return {}
