@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fedpareto.store import Store
     from fedpareto.study import Study
 
+
 def _checked_db(context: click.Context, option: click.Parameter, db: Path | None) -> Path | None:
     """Refuse a database that is no file, or that is the study file."""
     if db is None:

@@ -22,7 +22,6 @@ from fedpareto.federation.stack import unflatten
 from fedpareto.federation.state import State
 from fedpareto.federation.steps import NO_STEP, LocalSteps
 from fedpareto.mechanisms import needs_everyone
-from fedpareto.noise import Noise, derive
 
 RARE = 1e-9  # the chance that a mini-batch needs more room than there is, which is then made
 
@@ -58,7 +57,7 @@ class Clients:
         self.width = min(block.batch, int(sizes.max()))
         self.by_chance = block.setup.draws_records_by_chance
         if self.by_chance:
-            self.width = _room(self.width, int(sizes.min()), block.device)
+            self.width = _room(self.width, int(sizes[sizes > 0].min()), block.device)
         self.steps: dict[int, LocalSteps] = {}  # by number of slots
 
     def trained(self, state: State, cohorts: Sequence[Cohort], t: int) -> Iterator[Updates]:
@@ -103,7 +102,7 @@ class Clients:
         if not isinstance(block.setup.local, ClipsRecords):
             return None
         sources = [
-            Noise(derive(repeat.seed, "records"), t, clients.tolist(), block.device)
+            repeat.noise(t, clients, block.device, "records")
             for repeat, clients in zip(block.repeats, who, strict=True)
         ]
 

@@ -21,14 +21,22 @@ SERVER = -1  # stands for the server where noise is drawn by client
 
 
 def protect(
-    block: Block, state: State, s: int, t: int, clients: Indices, updates: Tensor, came: Tensor
+    block: Block,
+    state: State,
+    s: int,
+    t: int,
+    clients: Indices,
+    updates: Tensor,
+    came: Tensor,
+    noise: Noise | None = None,
 ) -> Upload:
     """Return what the server sees of these clients' updates [R,M,P] in repeat s and round t.
 
-    came [R] is how many clients take part in the round.
+    came [R] is how many clients take part in the round. noise is given where more is drawn from it
+    afterwards.
     """
     setup = block.repeats[s]
-    noise = Noise(setup.seed, t, clients.tolist(), block.device)
+    noise = noise or setup.noise(t, clients, block.device)
     values = {**block.settings, **block.facts, "participants": came.float()}
     one = torch.ones(updates.shape[:2], device=block.device)
     plain = Upload(
@@ -59,7 +67,7 @@ def missing_noise(block: Block, s: int, t: int, cohort: Cohort) -> Tensor | None
     sigma, _ = mechanism.gaussian(values)
     where = torch.from_numpy(nobody).to(block.device)
     strength: Tensor = where * on_the_sum(sigma, values["cohort"], block.terms.sampling)
-    drawn = Noise(setup.seed, t, [SERVER], block.device).normal(block.stack.size)
+    drawn = setup.noise(t, np.array([SERVER]), block.device).normal(block.stack.size)
     noise = strength[:, None] * drawn
     return noise if block.exists is None else noise * block.exists[s]
 

@@ -113,10 +113,7 @@ class Randomization:
         everyone = upload.count.new_tensor(float(sent.shape[1]))
         sigma, _ = self.gaussian({"cohort": everyone, **values})
         clipped = self._clipped(sent, values)
-        drawn = noise.normal(sent.shape[2])
-        if upload.exists is not None:
-            drawn = drawn * upload.exists[:, None]
-        noisy = clipped.addcmul_(each(sigma * _topped_up(values)), drawn)
+        noisy = noise.onto(clipped, each(sigma * _topped_up(values)), upload.exists)
         return upload.dense(restored(upload, noisy, self.of))
 
     def _clipped(self, sent: Tensor, values: Mapping[str, Tensor]) -> Tensor:

@@ -1,0 +1,266 @@
+"""Run an exported app on this machine: a SuperLink, a SuperNode for each site, TLS between them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedpareto.deploy import deployment, export, machine, progress
+from fedpareto.deploy.deployment import Deployment
+from fedpareto.deploy.progress import Progress
+from fedpareto.errors import DeploymentError, MissingPackage
+from fedpareto.files import write_whole
+
+HOST = "127.0.0.1"
+NAME = "fedpareto-local"  # of the SuperLink in Flower's own configuration
+STARTING = 60.0  # seconds that a SuperLink may take to listen
+POLL = 0.3
+LOOKING = 15.0  # seconds without news after which Flower is asked how the run is
+STOPPING = 10.0  # seconds that a process may take to end
+
+
+@dataclass
+class Local:
+    """An app on this machine, and the processes that were started for it."""
+
+    app: Path
+    agreed: Deployment
+    home: Path  # beside the app: certificates, keys, data, state and logs
+    port: int = 0
+    started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def server(self) -> Path:
+        """Where the server keeps its state."""
+        return self.home / "server"
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of Flower's programs: nothing is told to anybody else."""
+        rest = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+        places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        return {**os.environ, **rest, "FLWR_HOME": str(self.home / "flwr"), "PATH": places}
+
+    def start(self, name: str, *command: str) -> None:
+        """Start one of Flower's programs; what it says goes to a log of its own."""
+        log = self.home / "logs" / f"{name}.log"
+        with contextlib.suppress(FileNotFoundError):
+            log.unlink()
+        write_whole(log, b"")
+        handle = os.open(log, os.O_WRONLY | os.O_APPEND)
+        try:
+            self.started[name] = subprocess.Popen(
+                [program(command[0]), *command[1:]],
+                stdout=handle,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=self.environment(),
+                cwd=self.home,
+                start_new_session=True,
+            )
+        finally:
+            os.close(handle)
+
+    def call(self, *command: str) -> str:
+        """Run one of Flower's programs to its end; return what it said."""
+        done = subprocess.run(
+            [program(command[0]), *command[1:]],
+            capture_output=True,
+            text=True,
+            env=self.environment(),
+            cwd=self.home,
+            check=False,
+        )
+        if done.returncode:
+            raise DeploymentError(
+                f"{' '.join(command[:3])}: must end well, found: "
+                f"{(done.stdout + done.stderr).strip()[-500:]}"
+            )
+        return done.stdout
+
+    def stop(self, name: str) -> None:
+        """Stop what was started under this name, and what it started itself."""
+        process = self.started.pop(name, None)
+        if process is None:
+            return
+        for signal_number in (15, 9):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal_number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOPPING)
+                if signal_number == 9:
+                    return
+        process.wait()
+
+
+def program(name: str) -> str:
+    """Return one of Flower's programs, beside this Python."""
+    path = Path(sys.executable).parent / name
+    if not path.is_file():
+        raise MissingPackage("flwr", "flower", "a deployment with Flower")
+    return str(path)
+
+
+def deploy(app: Path, say: Callable[[Progress], None] | None = None) -> dict[str, Any]:
+    """Run an app to its end on this machine; return rounds, measures, model and ledger."""
+    with running(app) as local:
+        local.call("flwr", "run", str(local.app), NAME, "--run-config", _config(local))
+        watched(local, say)
+    return result(local)
+
+
+@contextlib.contextmanager
+def running(app: Path) -> Iterator[Local]:
+    """Start a SuperLink and the SuperNodes of an app; stop them in the end."""
+    local = prepared(app)
+    try:
+        start_link(local)
+        for k in range(local.agreed.clients):
+            local.call("flwr", "supernode", "register", str(local.home / f"node{k}.pub"), NAME)
+            start_node(local, k)
+        yield local
+    finally:
+        for name in reversed(list(local.started)):
+            local.stop(name)
+
+
+def prepared(app: Path) -> Local:
+    """Return an app with certificates, keys and data beside it, as they were made the first time."""
+    agreed = deployment.read(app / export.APP)
+    program("flower-superlink")
+    home = app.resolve().parent / f"{app.resolve().name}-local"
+    local = Local(app.resolve(), agreed, home, free_port())
+    for folder in (home, home / "logs", home / "flwr", local.server):
+        folder.mkdir(exist_ok=True)
+    if not (home / "server.key").exists():
+        machine.write_certificates(home)
+        for k in range(agreed.clients):
+            machine.write_node_key(home, f"node{k}")
+        machine.write_sites(app / export.DEMO, home)
+    told = f"""[superlink]
+default = "{NAME}"
+
+[superlink.{NAME}]
+address = "{HOST}:{local.port}"
+root-certificates = "{home / "ca.crt"}"
+"""
+    write_whole(home / "flwr" / "config.toml", told.encode())
+    return local
+
+
+def start_link(local: Local) -> None:
+    """Start the SuperLink and wait until it listens."""
+    home = local.home
+    local.start(
+        "superlink",
+        "flower-superlink",
+        *("--host", HOST, "--port", str(local.port)),
+        *("--ssl-ca-certfile", str(home / "ca.crt"), "--ssl-certfile", str(home / "server.pem")),
+        *("--ssl-keyfile", str(home / "server.key"), "--enable-supernode-auth"),
+        "--disable-runtime-dependency-installation",
+    )
+    ends = time.monotonic() + STARTING
+    while time.monotonic() < ends:
+        check_alive(local, "superlink")
+        with contextlib.suppress(OSError), socket.create_connection((HOST, local.port), 1):
+            return
+        time.sleep(POLL)
+    raise DeploymentError(f"SuperLink: must listen within {STARTING:g} seconds, found it does not.")
+
+
+def start_node(local: Local, k: int) -> None:
+    """Start the SuperNode of one site."""
+    told: Sequence[tuple[str, Any]] = (
+        ("client", k),
+        ("data", f'"{local.home / f"site{k}.npz"}"'),
+        ("folder", f'"{local.home / f"client{k}"}"'),
+    )
+    local.start(
+        f"node{k}",
+        "flower-supernode",
+        *("--superlink", f"{HOST}:{local.port}", "--root-certificates"),
+        *(str(local.home / "ca.crt"), "--host", HOST, "--port", str(free_port())),
+        *("--auth-supernode-private-key", str(local.home / f"node{k}")),
+        *("--node-config", " ".join(f"{name}={value}" for name, value in told)),
+    )
+
+
+def watched(local: Local, say: Callable[[Progress], None] | None = None) -> None:
+    """Wait until the run has ended; refuse one that failed."""
+    seen = progress.there(local.server)
+    asked = time.monotonic()
+    while True:
+        found = progress.there(local.server)
+        if found is not None and found != seen:
+            seen, asked = found, time.monotonic()
+            if say:
+                say(found)
+            if found.done:
+                return
+            if found.why:
+                raise DeploymentError(found.why)
+        for name in list(local.started):
+            check_alive(local, name)
+        if time.monotonic() > asked + LOOKING:
+            check_run(local)
+            asked = time.monotonic()
+        time.sleep(POLL)
+
+
+def check_alive(local: Local, name: str) -> None:
+    """Refuse to go on where a process has ended."""
+    process = local.started.get(name)
+    if process is not None and process.poll() is not None:
+        raise DeploymentError(
+            f"{name}: must run to the end, found that it ended with {process.returncode}: "
+            f"{last_words(local, name)}"
+        )
+
+
+def last_words(local: Local, name: str) -> str:
+    """Return the end of a process's log."""
+    return (local.home / "logs" / f"{name}.log").read_text(errors="replace").strip()[-800:]
+
+
+def result(local: Local) -> dict[str, Any]:
+    """Return what a deployment came to."""
+    from fedpareto.deploy.pricing import price
+
+    found = progress.there(local.server)
+    assert found is not None
+    return {
+        "rounds": found.rounds,
+        "measures": list(found.measures),
+        "model": str(local.server / "model.safetensors"),
+        "ledger": price(local.server / "ledger.jsonl"),
+    }
+
+
+def free_port() -> int:
+    """Return a port on loopback that nobody uses."""
+    with socket.socket() as found:
+        found.bind((HOST, 0))
+        return int(found.getsockname()[1])
+
+
+def _config(local: Local) -> str:
+    return f'folder="{local.server}"'
+
+
+def check_run(local: Local) -> None:
+    """Refuse to wait for a run that Flower says has ended without a result."""
+    told = json.loads(local.call("flwr", "ls", NAME, "--format", "json"))
+    states = [str(run.get("status")) for run in told.get("runs", [])]
+    if states and all(state.startswith("finished") for state in states):
+        raise DeploymentError(
+            f"run: must end with a result, found that Flower says {states[0]}: "
+            f"{last_words(local, 'superlink')}"
+        )
