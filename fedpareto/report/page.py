@@ -126,11 +126,6 @@ def page_data(seen: View) -> dict[str, Any]:
         "baselines": baselines(seen),
         "against": against(seen),
         "price": search_price(seen),
-        "above": ABOVE,
-        "scale": SCALE,
-        "importance": importance(seen),
-        "fewest": FEWEST,
-        "glossary": WORDS,
         "split": None if split is None else split[:MOST_CLIENTS].tolist(),
         "clients": None if split is None else len(split),
         "noSplit": NO_SPLIT if is_private(seen.study.problem) else "",
@@ -140,6 +135,18 @@ def page_data(seen: View) -> dict[str, Any]:
         "commands": _commands(seen),
         "made": f"fedpareto {__version__}, Python {platform.python_version()}, {packages}, "
         f"seed {seen.study.seed}",
+        **_explained(seen),
+    }
+
+
+def _explained(seen: View) -> dict[str, Any]:
+    """Return what helps to understand the rest: words, published values, which setting matters."""
+    return {
+        "above": ABOVE,
+        "scale": SCALE,
+        "glossary": WORDS,
+        "importance": importance(seen),
+        "fewest": FEWEST,
     }
 
 

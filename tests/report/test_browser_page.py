@@ -21,6 +21,7 @@ from fedpareto.study.write import fixed_study
 from .pages import address, made_up, proxied
 from .test_points import study, trials
 
+
 @pytest.fixture(scope="module")
 def three():
     return proxied(made_up(200, 3))
