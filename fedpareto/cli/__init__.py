@@ -12,6 +12,7 @@ import click
 from fedpareto.cli import (  # noqa: F401  (their commands)
     auditing,
     counting,
+    deploying,
     keys,
     planning,
     reports,

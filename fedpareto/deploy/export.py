@@ -98,14 +98,16 @@ The study's data are dealt to {agreed.clients} SuperNodes, with TLS and a key fo
 
 ## On many machines
 
-Install the same at every party: `pip install 'fedpareto[flower]=={__version__}'`. Then, at the server:
+Install the same at every party: `pip install 'fedpareto[flower]=={__version__}'`.
+Then, at the server:
 
-    flower-superlink --host 0.0.0.0 --port 8000 --ssl-ca-certfile ca.crt --ssl-certfile server.pem \\
-        --ssl-keyfile server.key --enable-supernode-auth --disable-runtime-dependency-installation
+    flower-superlink --host 0.0.0.0 --port 8000 --enable-supernode-auth \\
+        --ssl-ca-certfile ca.crt --ssl-certfile server.pem --ssl-keyfile server.key \\
+        --disable-runtime-dependency-installation
     flwr supernode register site0.pub remote      # the public key of each site
 
-At each site, with a number of its own from 0 to {agreed.clients - 1}, its own key (`ssh-keygen -t ecdsa -b 384`),
-and its records as `load_site` in `{APP}/site.py` reads them:
+At each site, with a number of its own from 0 to {agreed.clients - 1}, a key of its own
+(`ssh-keygen -t ecdsa -b 384`), and its records as `load_site` in `{APP}/site.py` reads them:
 
     flower-supernode --superlink SERVER:8000 --root-certificates ca.crt \\
         --auth-supernode-private-key site0 \\
@@ -115,8 +117,8 @@ Then start the run, with `[superlink.remote]` in Flower's config.toml naming the
 
     flwr run . remote --stream
 
-`flwr run` returns 0 even where the run failed: look at progress.json in the server's folder. A server
-or a site that was stopped goes on where it was when it is started again with the same folder.
+`flwr run` returns 0 even where the run failed: look at progress.json in the server's folder. A
+server or a site that was stopped goes on where it was when it is started again with its folder.
 
 ## What really happened
 
@@ -130,6 +132,6 @@ def _told(agreed: Deployment) -> str:
     if not agreed.tells:
         return ""
     return (
-        "\nSites that have records for testing tell how many of them a model gets wrong. No ε counts\n"
-        "this: leave x_test out in `load_site` where that must not be told.\n"
+        "\nSites that have records for testing tell how many of them a model gets wrong. No ε\n"
+        "counts this: leave x_test out in `load_site` where that must not be told.\n"
     )

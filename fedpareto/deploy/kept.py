@@ -39,7 +39,7 @@ def read(path: Path) -> Kept | None:
     if not path.is_file():
         return None
     try:
-        with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
+        with safe_open(path, "pt") as file:
             words = json.loads((file.metadata() or {})["words"])
             return Kept({name: file.get_tensor(name) for name in file.keys()}, words)  # noqa: SIM118
     except (SafetensorError, KeyError, ValueError) as error:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,15 @@ from fedpareto.deploy import deployment, export, machine, progress
 from fedpareto.deploy.deployment import Deployment
 from fedpareto.deploy.progress import Progress
 from fedpareto.errors import DeploymentError, MissingPackage
-from fedpareto.files import write_whole
+from fedpareto.files import log_of, write_whole
 
 HOST = "127.0.0.1"
 NAME = "fedpareto-local"  # of the SuperLink in Flower's own configuration
 STARTING = 60.0  # seconds that a SuperLink may take to listen
 POLL = 0.3
 LOOKING = 15.0  # seconds without news after which Flower is asked how the run is
+REGISTER = ("flwr", "supernode", "register")
+REGISTERING = 4  # of these at once
 STOPPING = 10.0  # seconds that a process may take to end
 
 
@@ -51,23 +55,16 @@ class Local:
 
     def start(self, name: str, *command: str) -> None:
         """Start one of Flower's programs; what it says goes to a log of its own."""
-        log = self.home / "logs" / f"{name}.log"
-        with contextlib.suppress(FileNotFoundError):
-            log.unlink()
-        write_whole(log, b"")
-        handle = os.open(log, os.O_WRONLY | os.O_APPEND)
-        try:
+        with log_of(self.home / "logs" / f"{name}.log") as log:
             self.started[name] = subprocess.Popen(
                 [program(command[0]), *command[1:]],
-                stdout=handle,
+                stdout=log,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 env=self.environment(),
                 cwd=self.home,
                 start_new_session=True,
             )
-        finally:
-            os.close(handle)
 
     def call(self, *command: str) -> str:
         """Run one of Flower's programs to its end; return what it said."""
@@ -86,19 +83,22 @@ class Local:
             )
         return done.stdout
 
-    def stop(self, name: str) -> None:
-        """Stop what was started under this name, and what it started itself."""
-        process = self.started.pop(name, None)
-        if process is None:
-            return
-        for signal_number in (15, 9):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal_number)
+    def stop(self, *names: str) -> None:
+        """Stop what was started under these names, and what that started itself."""
+        ending = [self.started.pop(name) for name in names]
+        for process in ending:
+            _signal(process, signal.SIGTERM)
+        for process in ending:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(STOPPING)
-                if signal_number == 9:
-                    return
-        process.wait()
+            _signal(process, signal.SIGKILL)  # also what it left behind
+            process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to a process and all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 def program(name: str) -> str:
@@ -123,17 +123,20 @@ def running(app: Path) -> Iterator[Local]:
     local = prepared(app)
     try:
         start_link(local)
+        keys = [str(local.home / f"node{k}.pub") for k in range(local.agreed.clients)]
+        with ThreadPoolExecutor(REGISTERING) as several:
+            made = [several.submit(local.call, *REGISTER, key, NAME) for key in keys]
+            for each in made:
+                each.result()
         for k in range(local.agreed.clients):
-            local.call("flwr", "supernode", "register", str(local.home / f"node{k}.pub"), NAME)
             start_node(local, k)
         yield local
     finally:
-        for name in reversed(list(local.started)):
-            local.stop(name)
+        local.stop(*local.started)
 
 
 def prepared(app: Path) -> Local:
-    """Return an app with certificates, keys and data beside it, as they were made the first time."""
+    """Return an app with certificates, keys and data beside it, made the first time."""
     agreed = deployment.read(app / export.APP)
     program("flower-superlink")
     home = app.resolve().parent / f"{app.resolve().name}-local"

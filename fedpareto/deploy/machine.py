@@ -69,7 +69,7 @@ def write_sites(demo: Path, folder: Path) -> None:
         arrays = {"x_train": data.x_train[mine], "y_train": data.y_train[mine]}
         arrays |= {"x_test": data.x_test[tested], "y_test": data.y_test[tested]}
         held = io.BytesIO()
-        np.savez(held, **arrays)
+        np.savez(held, **arrays)  # type: ignore[arg-type]
         write_whole(folder / f"site{k}.npz", held.getvalue())
 
 
