@@ -242,7 +242,7 @@ def test_an_upload_that_is_sent_again_or_copied_counts_once(tmp_path):
     seen = {}
 
     def twice(k, m, a):
-        if "ciphertext" not in a:
+        if "ciphertext" not in a or m["round"]:
             return a
         seen[k] = a["ciphertext"]
         first = next(iter(seen.values()))
@@ -324,7 +324,7 @@ def test_a_server_that_asks_for_a_second_upload_of_a_round_is_refused(tmp_path):
 def test_keys_are_asked_for_by_name(tmp_path):
     world = world_of(tmp_path / "w", replay=False)
     public = tmp_path / "w" / "key.pub"
-    for key, message in ((None, "key: must be the file of the key that all sites share, found none"), (public, "must hold a BFV secret key, found a BFV public key")):
+    for key, message in ((None, "key: must be the file of the key that all sites share, found none"), (public, "a private key must be readable by its owner alone, found mode 644")):
         world.key = key
         client = world.client(0)
         world.key = tmp_path / "w" / "key"
@@ -332,10 +332,10 @@ def test_keys_are_asked_for_by_name(tmp_path):
         said = lies_not(world)
         assert message in said
     world.key = tmp_path / "w" / "none"
-    with pytest.raises(Exception, match="found: No such file"):
+    with pytest.raises(Exception, match=r"found: No such file"):
         world.serve()
     world.key = None
-    with pytest.raises(DeploymentError, match="public key: must be the .pub file of the key that sites share, found none"):
+    with pytest.raises(DeploymentError, match=r"public key: must be the .pub file of the key that sites share, found none"):
         world.serve()
 
 
