@@ -20,7 +20,7 @@ from fedpareto.contract import on_the_sum
 from fedpareto.deploy import kept as keeping
 from fedpareto.deploy import ledger as ledgers
 from fedpareto.deploy.accepted import Refused, accepted
-from fedpareto.deploy.client import header_of, noise_of
+from fedpareto.deploy.client import header_of, spread_of
 from fedpareto.deploy.deployment import Deployment
 from fedpareto.deploy.kept import Kept
 from fedpareto.deploy.ledger import Ledger
@@ -200,7 +200,7 @@ def _enter(
     """Enter into the ledger who answered with how much noise, before their sum is used."""
     agreed, terms = server.agreed, server.agreed.terms
     came = sorted(uploads)
-    noise = noise_of(agreed, len(asked))
+    noise = spread_of(agreed, len(asked))
     records = None if terms.records is None else float(np.max(terms.records.noise))
     added = 0.0
     if topped_up:
