@@ -76,16 +76,6 @@ class Noise:
         """Return numbers [K, size] from [0, 1)."""
         return self._filled(size, "uniform_")
 
-    def onto(self, values: Tensor, spread: Tensor, where: Tensor | None = None) -> Tensor:
-        """Add normal noise of this spread [R,1,1] to values [R,K,P], in place, and return them.
-
-        where [R,P] says which numbers there are; None for all.
-        """
-        drawn = self.normal(values.shape[2])
-        if where is not None:
-            drawn = drawn * where[:, None]
-        return values.addcmul_(spread, drawn)
-
     def _filled(self, size: int, fill: str, out: Tensor | None = None) -> Tensor:
         import torch
 
@@ -107,6 +97,21 @@ def _numbers(seed: int, size: int, fill: str) -> NDArray[np.float32]:
     draw = np.random.default_rng(seed)
     drawn = draw.standard_normal if fill == "normal_" else draw.random
     return drawn(size, dtype=np.float32)
+
+
+def added(
+    noise: Noise | SystemNoise, values: Tensor, spread: Tensor, where: Tensor | None = None
+) -> Tensor:
+    """Return values [R,K,P], which may be written over, with normal noise of this spread [R,1,1].
+
+    where [R,P] says which numbers there are; None for all.
+    """
+    if isinstance(noise, SystemNoise):
+        return noise.onto(values, spread, where)
+    drawn = noise.normal(values.shape[2])
+    if where is not None:
+        drawn = drawn * where[:, None]
+    return values.addcmul_(spread, drawn)
 
 
 FINE = 20  # the grid of deployed noise has between 2^20 and 2^21 points to one spread

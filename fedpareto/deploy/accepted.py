@@ -13,7 +13,7 @@ from torch import Tensor
 from fedpareto.contract import FLOAT32
 from fedpareto.deploy.deployment import Deployment
 from fedpareto.deploy.messages import unpacked, whole
-from fedpareto.deploy.party import noise_of
+from fedpareto.deploy.party import spread_of
 from fedpareto.errors import DeploymentError, shown
 from fedpareto.federation.block import Block
 from fedpareto.federation.run import DIVERGED
@@ -98,6 +98,6 @@ def longest(agreed: Deployment, block: Block, state: State) -> float:
     if terms.noise is None or not terms.noise_last or not terms.centred:
         return DIVERGED * (1 + model)
     # a site adds most noise where it comes alone
-    noise = max(noise_of(agreed, 1) or 0.0, 0.0)
+    noise = max(spread_of(agreed, 1) or 0.0, 0.0)
     most = float(terms.norm[0]) * FLOAT32 + noise * (math.sqrt(block.stack.size) + SURE)
     return most * (1 + SLACK)

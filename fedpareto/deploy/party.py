@@ -25,7 +25,7 @@ from fedpareto.errors import DeploymentError, shown
 from fedpareto.federation.block import Block
 from fedpareto.federation.clients import Clients
 from fedpareto.federation.cohorts import Cohort
-from fedpareto.federation.protection import protect
+from fedpareto.federation.protection import noise_of, protect
 from fedpareto.federation.run import finite
 from fedpareto.federation.stack import unflatten
 from fedpareto.federation.state import Kept as Private
@@ -122,7 +122,7 @@ def check_share(agreed: Deployment, ledger: Ledger, t: int) -> None:
 def entered(client: Client, ledger: Ledger, t: int, attempt: int, came: int) -> None:
     """Enter into the ledger what noise an upload was given."""
     terms = client.agreed.terms
-    noise = noise_of(client.agreed, came)
+    noise = spread_of(client.agreed, came)
     records = None if terms.records is None else [float(np.max(terms.records.noise))]
     ledger.ended(
         t,
@@ -135,7 +135,7 @@ def entered(client: Client, ledger: Ledger, t: int, attempt: int, came: int) -> 
     )
 
 
-def noise_of(agreed: Deployment, came: int) -> float | None:
+def spread_of(agreed: Deployment, came: int) -> float | None:
     """Return the noise that each client adds where so many come; None for none."""
     terms = agreed.terms
     if terms.noise is None:
@@ -163,7 +163,7 @@ def trained(
         cohort = Cohort(number, np.array([1]))
         (updates,) = Clients(block).trained(state, [cohort], t)
         values = finite(updates.values[0])
-        noise = block.setup.noise(t, number, block.device)
+        noise = noise_of(block.setup, t, number, block.device)
         upload = protect(block, state, 0, t, number, values, torch.tensor([came]), noise)
     there = torch.ones(1, 1, dtype=torch.bool, device=block.device)
     private = keep(state, 0, number, upload, values, there).kept.get((0, client.number))

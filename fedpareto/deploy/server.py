@@ -26,7 +26,7 @@ from fedpareto.deploy.ledger import Ledger
 from fedpareto.deploy.messages import Message, packed, request
 from fedpareto.deploy.model import write_model
 from fedpareto.deploy.parts import block_of, check_replay
-from fedpareto.deploy.party import header_of, noise_of, norm_of
+from fedpareto.deploy.party import header_of, norm_of, spread_of
 from fedpareto.deploy.progress import Progress
 from fedpareto.deploy.site import nothing
 from fedpareto.errors import DeploymentError
@@ -202,7 +202,7 @@ def _enter(
     """Enter into the ledger who answered with how much noise, before their sum is used."""
     agreed, terms = server.agreed, server.agreed.terms
     came = sorted(uploads)
-    noise = noise_of(agreed, len(asked))
+    noise = spread_of(agreed, len(asked))
     records = None if terms.records is None else float(np.max(terms.records.noise))
     added = 0.0
     if topped_up:

@@ -17,6 +17,7 @@ from fedpareto.federation.cohorts import Cohort
 from fedpareto.federation.grouped import Params
 from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.observer import Observer
+from fedpareto.federation.protection import noise_of
 from fedpareto.federation.split import Indices
 from fedpareto.federation.stack import unflatten
 from fedpareto.federation.state import State
@@ -102,7 +103,7 @@ class Clients:
         if not isinstance(block.setup.local, ClipsRecords):
             return None
         sources = [
-            repeat.noise(t, clients, block.device, "records")
+            noise_of(repeat, t, clients, block.device, "records")
             for repeat, clients in zip(block.repeats, who, strict=True)
         ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from fedpareto.federation.local import ClipsRecords, LocalStep, Sgd
 from fedpareto.federation.servers import Average, ServerStep
 from fedpareto.federation.split import FIXED_SPLIT, Indices, Split, deal, dealt
 from fedpareto.mechanisms import Mechanism
-from fedpareto.noise import Noise, SystemNoise, derive
+from fedpareto.noise import derive
 from fedpareto.settings import largest
 from fedpareto.space import Integer
 
@@ -96,13 +96,6 @@ class Setup:
         if self.held:
             return _all_of(len(data.y_train), self.held.client, self.clients), self.split_seed
         return deal(data.y_train, self.where, self.split_seed, data.sites_train)
-
-    def noise(self, t: int, clients: Indices, device: str, *path: str) -> Noise:
-        """Return the noise of these clients in a round; path names a stream beside the usual."""
-        if self.secret is not None:
-            return cast(Noise, SystemNoise(len(clients), device))  # it draws in the same words
-        seed = derive(self.seed, *path) if path else self.seed
-        return Noise(seed, t, clients.tolist(), device)
 
     def module(self, model: Model) -> nn.Module:
         """Return a model as it starts in this repeat."""
