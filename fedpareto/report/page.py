@@ -82,6 +82,7 @@ def as_json(data: Mapping[str, Any]) -> str:
 
 def page_data(seen: View) -> dict[str, Any]:
     """Return everything the page shows, as plain data."""
+    problem = seen.study.problem
     split = split_table(seen)
     packages = ", ".join(
         f"{name} {found}" if found else f"no {name}" for name, found in package_versions().items()
@@ -127,8 +128,8 @@ def page_data(seen: View) -> dict[str, Any]:
         "against": against(seen),
         "price": search_price(seen),
         "split": None if split is None else split[:MOST_CLIENTS].tolist(),
-        "clients": None if split is None else len(split),
-        "noSplit": NO_SPLIT if is_private(seen.study.problem) else "",
+        "clients": problem.data.clients if isinstance(problem, Deals) else None,
+        "noSplit": NO_SPLIT if is_private(problem) else "",
         "file": to_toml(seen.study.description) if seen.study.description else "",
         "template": _template(seen),
         "studyFile": seen.study.path.name if seen.study.path else "study.toml",
