@@ -33,7 +33,7 @@ def done(study, fedpareto):
 
 def test_run_tells_the_front_the_recommendation_and_where_everything_is(study, fedpareto):
     status, out, err = fedpareto("run", study)
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, "tiny: 12 trials\n")
     assert "12 trials" in out
     assert "hypervolume" in out
     assert "(reference utility_loss 1, leakage 1)" in out
@@ -153,9 +153,9 @@ def test_a_wrong_word_is_one_error_and_status_2(fedpareto, words, message):
     assert (status, err.startswith(message)) == (2, True)
 
 
-def test_nothing_but_results_is_printed_where_there_is_no_terminal(study):
+def test_nothing_but_results_and_how_much_there_is_to_do_is_printed_where_there_is_no_terminal(study):
     done = subprocess.run([sys.executable, "-m", "fedpareto", "run", str(study)], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
+    assert done.stderr == "tiny: 12 trials\n"
     assert load_study(study).name in done.stdout
 
 

@@ -351,6 +351,7 @@ def design(
     pre-experiment is stored beside the study.
     """
     from fedpareto.design import Asked, Pre, design_study
+    from fedpareto.report.cost import announced
     from fedpareto.report.design import design_figure, design_lines
     from fedpareto.study import load_study
 
@@ -360,7 +361,7 @@ def design(
         raise SettingError(f"STUDY: must name a study file, found {str(study_file)!r}.")
     _check_figure(path.with_suffix(".png"), inputs_of(study, path))
     pre = Pre(share, clients, sample_ratio, sigmas, seeds)
-    found = design_study(study, pre, path, Asked(**asked))
+    found = design_study(study, pre, path, Asked(**asked), announced)
     if as_json:
         say(json.dumps(found.as_plain()))
         return

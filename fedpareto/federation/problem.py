@@ -45,7 +45,7 @@ class Federation:
     training: Training
     mechanism: Mechanism
     objectives: tuple[Objective, ...]
-    block: int = 20
+    block: int = 0  # rows in one pass, fewer are padded to it; 0: up to 20, never padded
     privacy: Privacy = Privacy()
     cost: Cost = Cost()
     server: ServerStep = field(default_factory=Average)

@@ -15,7 +15,6 @@ from fedpareto.federation.columns import (
     contract_of,
     hides_records,
     people,
-    replaced,
     rounds_of,
 )
 from fedpareto.federation.local import LOCAL_STEPS
@@ -190,7 +189,7 @@ def _terms_of(problem: Federation, points: Sequence[Mapping[str, Any]]) -> dict[
 
 def _seen(problem: Federation, columns: Columns, view: str) -> Seen | None:
     """Return what an onlooker sees of these points; None unless noise hides every one."""
-    seen = contract_of(problem, columns).seen(view, replaced(problem.privacy))
+    seen = contract_of(problem, columns).seen(view, problem.privacy.replaces_clients)
     if seen is None or not (columns["sigma"] > 0).all():
         return None
     return seen

@@ -24,6 +24,9 @@ from fedpareto.report.audits import panel
 from fedpareto.report.caveats import covered
 from fedpareto.report.choose import Point, aim_of
 from fedpareto.report.figures import MOST_CLIENTS
+from fedpareto.report.glossary import WORDS
+from fedpareto.report.importance import FEWEST
+from fedpareto.report.importance import as_data as importance
 from fedpareto.report.paper import safe
 from fedpareto.report.points import View, split_table
 from fedpareto.report.privacy import (
@@ -41,7 +44,16 @@ from fedpareto.space import Choice
 from fedpareto.study.write import fixed_study, to_toml
 from fedpareto.words import in_shell
 
-SCRIPTS = ("data.js", "charts.js", "front.js", "parallel.js", "panels.js", "page.js")
+SCRIPTS = (
+    "data.js",
+    "charts.js",
+    "front.js",
+    "parallel.js",
+    "slices.js",
+    "panels.js",
+    "words.js",
+    "page.js",
+)
 MANY = 3000  # points beyond which measures keep four digits, to stay small
 
 
@@ -115,8 +127,6 @@ def page_data(seen: View) -> dict[str, Any]:
         "baselines": baselines(seen),
         "against": against(seen),
         "price": search_price(seen),
-        "above": ABOVE,
-        "scale": SCALE,
         "split": None if split is None else split[:MOST_CLIENTS].tolist(),
         "clients": None if split is None else len(split),
         "noSplit": NO_SPLIT if is_private(seen.study.problem) else "",
@@ -126,6 +136,18 @@ def page_data(seen: View) -> dict[str, Any]:
         "commands": _commands(seen),
         "made": f"fedpareto {__version__}, Python {platform.python_version()}, {packages}, "
         f"seed {seen.study.seed}",
+        **_explained(seen),
+    }
+
+
+def _explained(seen: View) -> dict[str, Any]:
+    """Return what helps to understand the rest: words, published values, which setting matters."""
+    return {
+        "above": ABOVE,
+        "scale": SCALE,
+        "glossary": WORDS,
+        "importance": importance(seen),
+        "fewest": FEWEST,
     }
 
 

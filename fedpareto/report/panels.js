@@ -40,7 +40,7 @@ function showChoice(i, why) {
   if (picked && !data.points.front.includes(i)) notes.push("not on the front: another trial is better");
   write(byId("choice-state"), notes.join(", "));
   byId("unpick").hidden = !picked;
-  write(byId("why"), picked && i !== state.best ? besides(i) : why);
+  tell(byId("why"), picked && i !== state.best ? besides(i) : why);
   write(byId("price"), data.price);
   write(byId("held"), data.against.join(" "));
   byId("chosen").replaceChildren();
@@ -91,7 +91,7 @@ function showPrivacy(i) {
   byId("scale-part").hidden = !data.view;
   const models = measureOf(i, "epsilon_release"), sums = measureOf(i, "epsilon_secagg");
   write(byId("above"), models !== null && sums !== null && models > sums ? data.above : "");
-  write(byId("privacy-words"), privacyWords());
+  tell(byId("privacy-words"), privacyWords());
   byId("against").hidden = !againstAxes();
 }
 
@@ -186,11 +186,10 @@ function drawClients(shownNow) {
   const order = thinned(has.sort((a, b) => measureOf(a, name) - measureOf(b, name)), 48, shownNow);
   const about = (i, n) => [measureOf(i, n) - (spreadOf(i, n) || 0), measureOf(i, n) + (spreadOf(i, n) || 0)];
   const top = order.flatMap((i) => [...about(i, name), ...about(i, worst)]);
-  const drawn = frame(box, 280, { span: [-0.7, order.length - 0.3], log: false, label: "points of the front, in order" },
+  const drawn = frame(box, 280, { span: [-0.7, order.length - 0.3], log: false, label: "points of the front, in order", marks: [] },
     { span: span(top, top, false, true), log: false, label: name }, `${name} of the average and the worst client`);
   const marks = [];
   order.forEach((i, k) => drawClient(drawn, marks, i, k, name, worst, i === shownNow));
-  drawn.svg.querySelectorAll("text").forEach((t) => { if (Number(t.getAttribute("y")) === drawn.bottom + 17) t.remove(); });
   hover(drawn.svg, marks);
   write(byId("clients-words"), clientWords(shownNow, name, worst));
 }
@@ -316,26 +315,41 @@ function drawFailed() {
     data.failed.slice(0, 200).map((t) => ({ cells: [t.trial, t.error, ...Object.values(t.settings)] })));
 }
 
+const TONES = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866", "#44bb99", "#9999cc"];
+
+// Which colour is which class; where there are more classes than colours, each colour names all of its classes.
+function drawClasses(classes) {
+  const box = byId("split-legend");
+  box.replaceChildren();
+  for (let c = 0; c < Math.min(classes, TONES.length) && classes > 1; c++) {
+    const mine = Array.from({ length: classes }, (_, k) => k).filter((k) => k % TONES.length === c);
+    const some = mine.length > 4 ? `${mine.slice(0, 3).join(", ")}, …` : mine.join(", ");
+    const span = node(box, "span"), svg = node(span, "svg", { viewBox: "0 0 16 16", "aria-hidden": "true" });
+    node(svg, "rect", { x: 2, y: 2, width: 12, height: 12, fill: TONES[c] });
+    span.append(`class ${some}`);
+  }
+}
+
 function drawSplit() {
   byId("split").hidden = !data.split && !data.noSplit;
   write(byId("split-words"), data.noSplit);
   if (!data.split) return;
-  const tones = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866", "#44bb99", "#9999cc"];
-  const box = byId("shares"), most = Math.max(...data.split.map((row) => row.reduce((a, b) => a + b, 0))), marks = [];
+  const classes = data.split[0].length, box = byId("shares"), most = Math.max(...data.split.map((row) => row.reduce((a, b) => a + b, 0))), marks = [];
   box.replaceChildren();
   const across = { span: [-0.6, data.split.length - 0.4], log: false, label: "client" };
-  const upwards = { span: [0, most * 1.05], log: false, label: "training images" };
-  const drawn = frame(box, 260, across, upwards, "training images of each client by class");
+  const upwards = { span: [0, most * 1.05], log: false, label: "training records" };
+  const drawn = frame(box, 260, across, upwards, "training records of each client by class");
   const wide = 0.85 * (drawn.x.at(1) - drawn.x.at(0));
   data.split.forEach((row, k) => row.reduce((below, n, c) => {
     if (n) {
       const y = drawn.y.at(below + n), height = drawn.y.at(below) - y;
-      node(drawn.svg, "rect", { x: drawn.x.at(k) - wide / 2, width: wide, y, height, fill: tones[c % 10] });
-      marks.push({ x: drawn.x.at(k), y: drawn.y.at(below + n / 2), say: `client ${k}: ${n} images of class ${c}` });
+      node(drawn.svg, "rect", { x: drawn.x.at(k) - wide / 2, width: wide, y, height, fill: TONES[c % TONES.length] });
+      marks.push({ x: drawn.x.at(k), y: drawn.y.at(below + n / 2), say: `client ${k}: ${n} ${n === 1 ? "record" : "records"}${classes > 1 ? ` of class ${c}` : ""}` });
     }
     return below + n;
   }, 0));
   hover(drawn.svg, marks);
   const more = data.clients > data.split.length ? `The first ${data.split.length} of ${data.clients} clients. ` : "";
-  write(byId("split-words"), `${more}Training images by class, in the first repeat.`);
+  write(byId("split-words"), `${more}Training records${classes > 1 ? " by class" : ""}, in the first repeat.`);
+  drawClasses(classes);
 }

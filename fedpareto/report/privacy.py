@@ -101,7 +101,8 @@ def statements(seen: View) -> list[str]:
         return []
     point = seen.recommended
     if point is None:  # what was shown of private data has its price all the same
-        return private_search_cost(seen)
+        simulated = [line for shown in seen.front[:1] for line in _simulated(seen, shown)]
+        return [*private_search_cost(seen), *simulated]
     return [*promises(seen, point), *search_cost(seen), *_simulated(seen, point)]
 
 
