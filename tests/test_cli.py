@@ -171,7 +171,7 @@ def test_data_lists_what_is_there(fedpareto, tmp_path, monkeypatch):
     listed = json.loads(fedpareto("data", "--json").out)
     assert listed["directory"] == str(tmp_path)
     assert {row["name"]: (row["present"], row["files"]) for row in listed["data"]} == {
-        "digits": (True, []), "mnist": (True, ["mnist.npz"]), "fashion-mnist": (False, []), "cifar10": (False, [])}
+        "digits": (True, []), "breast-cancer": (True, []), "mnist": (True, ["mnist.npz"]), "fashion-mnist": (False, []), "cifar10": (False, [])}
     shown = fedpareto("data", "--directory", tmp_path / "elsewhere").out
     assert f"data directory: {tmp_path / 'elsewhere'}" in shown
     assert "mnist          missing; downloaded on first use" in shown
