@@ -87,6 +87,17 @@ class Federation:
         return columns.hides_records(self)
 
     @property
+    def delta(self) -> float:
+        """The δ of what is promised."""
+        return self.privacy.delta(columns.people(self))
+
+    @property
+    def deals_once(self) -> bool:
+        """Whether data are dealt to clients the same way in every training."""
+        fixed = self.private or isinstance(self.local, ClipsRecords)
+        return fixed or self.data.split == "site"
+
+    @property
     def free(self) -> str | None:
         """The variable along which a run shows every smaller value: the rounds, if searched.
 

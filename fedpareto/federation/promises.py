@@ -136,7 +136,7 @@ def _of_all_records(
     records = contract_of(problem, columns).records
     if records is None or not (columns["record_noise_multiplier"] > 0).all():
         return None
-    return record_selection_guarantee(
+    found = record_selection_guarantee(
         problem.privacy,
         records,
         rounds=columns["rounds"],
@@ -148,6 +148,7 @@ def _of_all_records(
         repeats=repeats,
         chosen=chosen,
     )
+    return replace(found, notes=found.notes + _standardised(problem))
 
 
 def _ours(problem: Federation) -> bool:

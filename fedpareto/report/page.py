@@ -14,20 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto import __version__
-from fedpareto.federation.measures import MEASURES
+from fedpareto.federation import MEASURES, Federation
 from fedpareto.files import starts_as, write_whole
 from fedpareto.privacy import VIEWS, rounded_up
 from fedpareto.problem import Limit, is_private
 from fedpareto.report.against import against
 from fedpareto.report.against import as_data as baselines
 from fedpareto.report.audits import panel
+from fedpareto.report.caveats import covered
 from fedpareto.report.choose import Point, aim_of
 from fedpareto.report.figures import MOST_CLIENTS
 from fedpareto.report.glossary import WORDS
 from fedpareto.report.importance import FEWEST
 from fedpareto.report.importance import as_data as importance
 from fedpareto.report.paper import safe
-from fedpareto.report.points import Deals, View, split_table
+from fedpareto.report.points import View, split_table
 from fedpareto.report.privacy import (
     ABOVE,
     NO_SPLIT,
@@ -268,17 +269,25 @@ def _kind(value: Any) -> str:
     return "float" if isinstance(value, float) else "integer"
 
 
+WHOSE = {  # data that somebody may learn of
+    "client": "one client's data",
+    "record": "one record of one client",
+    "person": "up to {records} records of one person at one client",
+}
+
+
 def _views(seen: View) -> dict[str, Any] | None:
     """Return who may look on, and what a promise covers, where the problem knows an ε."""
     terms = terms_of(seen)
     if terms is None:
         return None
     problem = seen.study.problem
-    delta = terms.delta(problem.data.clients) if isinstance(problem, Deals) else None
+    about = covered(terms)
     return {
         "sees": {view: SEEN_BY[view] for view in VIEWS},
-        "unit": terms.unit,
-        "delta": delta,
+        "about": about,
+        "whose": WHOSE[about].format(records=terms.records_per_person),
+        "delta": problem.delta if isinstance(problem, Federation) else None,
         "private_data": terms.private_data,
     }
 
