@@ -28,7 +28,7 @@ from fedpareto.report.glossary import WORDS
 from fedpareto.report.importance import FEWEST
 from fedpareto.report.importance import as_data as importance
 from fedpareto.report.paper import safe
-from fedpareto.report.points import View, split_table
+from fedpareto.report.points import Deals, View, split_table
 from fedpareto.report.privacy import (
     ABOVE,
     NO_SPLIT,
