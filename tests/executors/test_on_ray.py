@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -74,6 +75,22 @@ class Deadly:
         return {"y": x**2}
 
 
+@dataclass(frozen=True)
+class Large:
+    """A problem that fits into memory two at a time."""
+
+    block: int = 8
+
+    space = Space((Float("x", 0.0, 1.0),))
+    objectives = (Objective("y"),)
+    failures = {}  # noqa: RUF012
+
+    def measure(self, values: Any, seeds: Sequence[int]) -> dict[str, Any]:
+        if self.block > 2:
+            raise MemoryError(f"no room for {self.block}")
+        return {"y": np.array(values["x"]) ** 2}
+
+
 def test_ray_is_an_executor(cluster: Any) -> None:
     check_executor(on_ray())
 
@@ -111,6 +128,16 @@ def test_a_point_that_kills_its_worker_fails_alone(cluster: Any, tmp_path: Path)
         failed = {t.number: t.error for t in store.trials() if t.state == "failed"}
         assert failed == {3: "the worker that trained it died, 5 times in a row"}
         assert [t.measures["y"] for t in store.trials() if t.number != 3] == [x**2 for i, x in enumerate(points) if i != 3]
+
+
+def test_out_of_memory_a_worker_halves_the_block_and_says_so(cluster: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    asked = Study("large", Large(), Random(batch=16), budget=16)
+    with caplog.at_level(logging.WARNING, "fedpareto"), run(asked, tmp_path / "large.db", evaluate=on_ray()) as store:
+        assert [t.state for t in store.trials()] == ["done"] * 16
+        assert [t.measures["y"] for t in store.trials()] == [t.settings["x"] ** 2 for t in store.trials()]
+    said = {r.getMessage().partition("): ")[2] for r in caplog.records}
+    assert said == {f"out of memory: going on with blocks of {size}" for size in (4, 2)}
+    assert all(r.getMessage().startswith("127.0.0.1 (") for r in caplog.records)
 
 
 @pytest.mark.parametrize("name", ["fedpareto", "torch", "numpy", "Python"])
