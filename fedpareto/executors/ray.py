@@ -214,8 +214,9 @@ def _last_line(error: Exception) -> str:
 def _answers(address: str) -> bool:
     """Say whether something listens at HOST:PORT."""
     host, _, port = address.rpartition(":")
-    with contextlib.suppress(OSError, ValueError), socket.create_connection(
-        (host.strip("[]"), int(port)), ANSWERS
+    with (
+        contextlib.suppress(OSError, ValueError),
+        socket.create_connection((host.strip("[]"), int(port)), ANSWERS),
     ):
         return True
     return False
