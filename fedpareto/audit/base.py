@@ -62,7 +62,7 @@ class Points:
 
     @property
     def delta(self) -> float:
-        return self.problem.privacy.delta(self.problem.data.clients)
+        return self.problem.delta
 
     @property
     def hidden_in_steps(self) -> bool:
@@ -107,7 +107,8 @@ class Attack(Protocol):
         """Return about how long the attack takes."""
 
     def within(self, share: float) -> Attack:
-        """Return the attack with about this share of its work, as far as it still says something."""
+        """Return the attack with about this share of its work, as far as it still says something.
+        """
 
     def audit(self, points: Points, view: str, seed: int) -> list[Finding]:
         """Attack all points at once and return what was found of each, in their order.

@@ -127,7 +127,8 @@ def _judge(judge: Judge, repeats: int) -> Judge:
 
 
 def room_of(points: Points) -> int:
-    """Return how many clients come to a round at the most; by far more than ever do, if by chance."""
+    """Return how many clients come to a round at the most; by far more than ever do, if by chance.
+    """
     most = float(points.columns["cohort"].max())
     if points.problem.training.sampling == "poisson":
         most += 8 * most**0.5 + 8

@@ -53,6 +53,10 @@ class Deals(Protocol):
     @property
     def data(self) -> Dealt: ...
 
+    @property
+    def examples(self) -> int:
+        """How many records there are for training, of all clients."""
+
     def split_table(self, seed: int) -> NDArray[np.int64]:
         """Return how many training examples of each class each client holds in a repeat, [K,C]."""
 
@@ -125,7 +129,9 @@ class View:
         return {o.name: o.reference for o in self.objectives}
 
 
-def view(study: Study, trials: Sequence[Trial] | Store, baselines: Baselines | None = None) -> View:
+def view(
+    study: Study, trials: Sequence[Trial] | Store, baselines: Baselines | None = None
+) -> View:
     """Look at a study's trials; those of a store are held against its baselines."""
     if isinstance(trials, Store):
         return view_of(study, trials)
