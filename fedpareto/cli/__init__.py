@@ -13,6 +13,7 @@ from fedpareto.cli import (  # noqa: F401  (their commands)
     auditing,
     counting,
     deploying,
+    keys,
     planning,
     reports,
     reproduce,

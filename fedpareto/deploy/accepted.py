@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from fedpareto.contract import FLOAT32
-from fedpareto.deploy.client import spread_of
 from fedpareto.deploy.deployment import Deployment
 from fedpareto.deploy.messages import unpacked, whole
+from fedpareto.deploy.party import spread_of
 from fedpareto.errors import DeploymentError, shown
 from fedpareto.federation.block import Block
 from fedpareto.federation.run import DIVERGED

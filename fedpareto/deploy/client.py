@@ -7,106 +7,45 @@ privacy.
 
 from __future__ import annotations
 
-import functools
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from scipy.special import bdtrc
-from torch import Tensor
-
 from fedpareto import __version__
-from fedpareto.contract import share_of_noise
+from fedpareto.deploy import encrypted_client
 from fedpareto.deploy import kept as keeping
-from fedpareto.deploy import ledger as ledgers
 from fedpareto.deploy.deployment import Deployment
 from fedpareto.deploy.kept import Kept
-from fedpareto.deploy.ledger import Ledger
-from fedpareto.deploy.messages import Message, digest, packed, same_terms, unpacked, whole
-from fedpareto.deploy.parts import block_of, check_replay
-from fedpareto.deploy.site import Site, dataset_of
+from fedpareto.deploy.messages import Message, digest, packed, same_terms, unpacked
+from fedpareto.deploy.parts import encryption_of
+from fedpareto.deploy.party import (
+    Client,
+    asked_for,
+    check_share,
+    entered,
+    judged,
+    norm_of,
+    trained,
+)
 from fedpareto.errors import DeploymentError, FedparetoError, shown
-from fedpareto.federation.block import Block
-from fedpareto.federation.clients import Clients
-from fedpareto.federation.cohorts import Cohort
-from fedpareto.federation.protection import noise_of, protect
-from fedpareto.federation.run import finite
-from fedpareto.federation.stack import unflatten
-from fedpareto.federation.state import Kept as Private
-from fedpareto.federation.state import State, keep
-from fedpareto.federation.steps import precision, threads_for
-
-UNLIKELY = 1e-9  # the chance with which a site that is asked so often is asked as agreed
 
 
-@dataclass(frozen=True)
-class Client:
-    """One site: its number among the clients, its records, and where it keeps its state."""
-
-    agreed: Deployment
-    number: int
-    folder: Path
-    load: Callable[[], Site]
-    replay: int | None = None  # a study's seed, in tests alone
-
-    def __post_init__(self) -> None:
-        check_replay(self.replay)
-        if not 0 <= self.number < self.agreed.clients:
-            raise DeploymentError(
-                f"client: must be a number from 0 to {self.agreed.clients - 1}, found "
-                f"{shown(self.number)}. Each site has its own."
-            )
-
-    def answer(self, message: Mapping[str, Any]) -> Message:
-        """Return the answer to a message of the server; a refusal says why, and changes nothing."""
-        try:
-            same_terms(self.agreed, message, "the server")
-            do = message.get("do")
-            if do not in ANSWERS:
-                known = ", ".join(ANSWERS)
-                raise DeploymentError(f"do: must be one of {known}, found {shown(do)}.")
-            return {"client": self.number, **ANSWERS[do](self, message)}
-        except FedparetoError as error:
-            return {"client": self.number, "refused": str(error)}
-
-    @functools.cached_property
-    def block(self) -> Block:
-        """The federation as this site prepares it, with its own records alone."""
-        records = dataset_of(self.load(), self.agreed)
-        return block_of(self.agreed, records, self.number, 1, self.replay)
-
-    @property
-    def path(self) -> Path:
-        """Where its state is."""
-        return self.folder / "client.safetensors"
-
-    def ledger(self) -> Ledger:
-        """Open the ledger, or begin it."""
-        path = self.folder / "ledger.jsonl"
-        if path.exists():
-            return ledgers.open(path, self.agreed.hash)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return ledgers.begin(path, header_of(self.agreed, "client", self.number))
-
-
-def header_of(agreed: Deployment, side: str, client: int | None = None) -> Mapping[str, Any]:
-    """Return the header of a ledger of this deployment."""
-    from fedpareto.deploy.pricing import terms_of  # takes a while, once
-
-    columns = agreed.columns
-    terms = terms_of(
-        agreed.terms, agreed.problem.privacy, agreed.rounds, float(columns["delta"][0])
-    )
-    return ledgers.header(side, agreed.hash, terms, agreed.planned, client)
+def answer(client: Client, message: Mapping[str, Any]) -> Message:
+    """Return the answer to a message of the server; a refusal says why, and changes nothing."""
+    try:
+        same_terms(client.agreed, message, "the server")
+        do = str(message.get("do"))
+        answers = answers_of(client.agreed)
+        if do not in answers:
+            known = ", ".join(answers)
+            raise DeploymentError(f"do: must be one of {known}, found {shown(do)}.")
+        return {"client": client.number, **answers[do](client, message)}
+    except FedparetoError as error:
+        return {"client": client.number, "refused": str(error)}
 
 
 def _hello(client: Client, message: Mapping[str, Any]) -> Message:
     """Say who this is, once its records are seen to fit."""
-    import time
-
     assert client.block
     return {"deployment": client.agreed.hash, "time": time.time(), "version": __version__}
 
@@ -115,20 +54,6 @@ def _judge(client: Client, message: Mapping[str, Any]) -> Message:
     """Say how many of this site's test records a model gets wrong."""
     model = unpacked(message.get("model"), client.block.stack.size, "model")
     return judged(client, model)
-
-
-def judged(client: Client, model: Tensor) -> Message:
-    """Return how many test records there are, how many a model gets wrong, and its summed loss."""
-    block = client.block
-    records = len(block.judge.images.y)
-    if not client.agreed.tells or not records:
-        return {"records": 0, "wrong": 0.0, "loss": 0.0}
-    with threads_for(block.stack.size * records), precision(block.setup.training.tf32):
-        params = unflatten(model[None].to(block.device), block.stack.initial)
-        found = block.judge(block.stack, [p.contiguous() for p in params], own=False)
-    error, loss = float(found["error"][0]), float(found["loss"][0])
-    wrong = round(error * records) if np.isfinite(error) else -1.0
-    return {"records": records, "wrong": float(wrong), "loss": loss * records}
 
 
 def _train(client: Client, message: Mapping[str, Any]) -> Message:
@@ -141,11 +66,11 @@ def _train(client: Client, message: Mapping[str, Any]) -> Message:
         sent = sent_before(before, t, message)
         if sent is None:
             check_share(agreed, ledger, t)
-            values, rest = trained(client, model, before, t, came)
+            values, rest, _ = trained(client, model, before, t, came)
             sent = Kept(
                 {"values": values, **rest}, {"round": t, "asked": digest(message), "came": came}
             )
-            attempt = ledger.began(t, [client.number], _norm(agreed))
+            attempt = ledger.began(t, [client.number], norm_of(agreed))
             keeping.write(client.path, sent)
             entered(client, ledger, t, attempt, came)
         elif t not in ledger.history.done:  # killed between its state and its ledger
@@ -153,14 +78,6 @@ def _train(client: Client, message: Mapping[str, Any]) -> Message:
         rounds = len(ledger.history.done)
     answer = {"round": t, "values": packed(sent.tensors["values"]), "rounds": rounds}
     return answer | (judged(client, model) if message.get("judge") else {})
-
-
-def asked_for(agreed: Deployment, message: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the round and how many clients come, as the server says; refuse more than agreed."""
-    t = whole(message, "round", 0, agreed.rounds - 1)
-    fixed = agreed.terms.sampling == "fixed"
-    least, most = (int(agreed.cohort),) * 2 if fixed else (1, agreed.clients)
-    return t, whole(message, "came", least, most)
 
 
 def sent_before(before: Kept | None, t: int, message: Mapping[str, Any]) -> Kept | None:
@@ -180,75 +97,16 @@ def sent_before(before: Kept | None, t: int, message: Mapping[str, Any]) -> Kept
     return before
 
 
-def check_share(agreed: Deployment, ledger: Ledger, t: int) -> None:
-    """Refuse to be asked far more often than the share of clients that was agreed."""
-    times, rounds = len(ledger.history.done) + 1, t + 1
-    share = agreed.cohort / agreed.clients
-    if share < 1 and times <= rounds and bdtrc(times - 1, rounds, share) < UNLIKELY:
-        raise DeploymentError(
-            f"cohort: must be a share of {share:.3g} of all clients in each round, found this site "
-            f"asked in {times} of {rounds} rounds. Ask who runs the server why."
-        )
-
-
-def entered(client: Client, ledger: Ledger, t: int, attempt: int, came: int) -> None:
-    """Enter into the ledger what noise an upload was given."""
-    terms = client.agreed.terms
-    noise = spread_of(client.agreed, came)
-    records = None if terms.records is None else [float(np.max(terms.records.noise))]
-    ledger.ended(
-        t,
-        attempt,
-        [client.number],
-        None if noise is None else [noise],
-        _norm(client.agreed),
-        None,
-        record_noise=records,
-    )
-
-
-def spread_of(agreed: Deployment, came: int) -> float | None:
-    """Return the noise that each client adds where so many come; None for none."""
-    terms = agreed.terms
-    if terms.noise is None:
-        return None
-    share = 1.0 if terms.sampling == "fixed" else share_of_noise(agreed.cohort, max(came, 1))
-    return float(terms.noise[0]) * share
-
-
-def _norm(agreed: Deployment) -> float | None:
-    return None if agreed.terms.norm is None else float(agreed.terms.norm[0])
-
-
-def trained(
-    client: Client, model: Tensor, before: Kept | None, t: int, came: int
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return what is sent of a round's training, [P], and what the site keeps for the next."""
-    block, number = client.block, np.array([client.number])
-    state = State(model[None, None].to(block.device), (), _private(client, before))
-    work = 3 * block.stack.size * block.batch
-    with threads_for(work), precision(block.setup.training.tf32):
-        cohort = Cohort(number, np.array([1]))
-        (updates,) = Clients(block).trained(state, [cohort], t)
-        values = finite(updates.values[0])
-        noise = noise_of(block.setup, t, number, block.device)
-        upload = protect(block, state, 0, t, number, values, torch.tensor([came]), noise)
-    there = torch.ones(1, 1, dtype=torch.bool, device=block.device)
-    private = keep(state, 0, number, upload, values, there).kept.get((0, client.number))
-    rest = {} if private is None else {"where": private.where[0], "own": private.values[0]}
-    return upload.values[0, 0], rest
-
-
-def _private(client: Client, before: Kept | None) -> dict[tuple[int, int], Private]:
-    """Return the values that the site kept private when it last took part."""
-    if before is None or "where" not in before.tensors:
-        return {}
-    where, own = (before.tensors[name][None].to(client.block.device) for name in ("where", "own"))
-    return {(0, client.number): Private(where, own)}
-
-
-ANSWERS: dict[str, Callable[[Client, Mapping[str, Any]], Message]] = {
+Answers = Mapping[str, Callable[[Client, Mapping[str, Any]], Message]]
+ANSWERS: Answers = {
     "hello": _hello,
     "judge": _judge,
     "train": _train,
 }
+
+
+def answers_of(agreed: Deployment) -> Answers:
+    """Return what a site may be asked to do."""
+    if encryption_of(agreed) is None:
+        return ANSWERS
+    return {"hello": _hello, **encrypted_client.ANSWERS}

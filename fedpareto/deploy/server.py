@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,22 +20,21 @@ from fedpareto.contract import on_the_sum
 from fedpareto.deploy import kept as keeping
 from fedpareto.deploy import ledger as ledgers
 from fedpareto.deploy.accepted import Refused, accepted
-from fedpareto.deploy.client import header_of, spread_of
 from fedpareto.deploy.deployment import Deployment
 from fedpareto.deploy.kept import Kept
 from fedpareto.deploy.ledger import Ledger
 from fedpareto.deploy.messages import Message, packed, request
+from fedpareto.deploy.model import write_model
 from fedpareto.deploy.parts import block_of, check_replay
+from fedpareto.deploy.party import header_of, norm_of, spread_of
 from fedpareto.deploy.progress import Progress
 from fedpareto.deploy.site import nothing
 from fedpareto.errors import DeploymentError
 from fedpareto.federation.block import Block
 from fedpareto.federation.cohorts import Cohort
-from fedpareto.federation.keeping import kept_model
 from fedpareto.federation.protection import aggregate, missing_noise, step
 from fedpareto.federation.run import who
 from fedpareto.federation.state import State, start
-from fedpareto.files import starts_as, write_whole
 
 
 class Sites(Protocol):
@@ -54,6 +53,7 @@ class Server:
     agreed: Deployment
     folder: Path
     replay: int | None = None  # a study's seed, in tests alone
+    key: Path | None = None  # the public key, where sums are encrypted
 
     def __post_init__(self) -> None:
         check_replay(self.replay)
@@ -72,7 +72,9 @@ class Server:
         return ledgers.begin(path, header_of(self.agreed, "server"))
 
 
-def serve(server: Server, sites: Sites, say: Callable[[Progress], None] | None = None) -> Progress:
+def serve_plain(
+    server: Server, sites: Sites, say: Callable[[Progress], None] | None = None
+) -> Progress:
     """Run a deployment to its end, from wherever it stands; return what it came to."""
     block = block_of(server.agreed, nothing(server.agreed), 0, server.agreed.clients, server.replay)
     state, progress = _restored(server, block)
@@ -91,7 +93,7 @@ def serve(server: Server, sites: Sites, say: Callable[[Progress], None] | None =
         answers = list(sites.ask(requests, server.agreed.patience))
         progress = progress.measured(answers, server.agreed)
     _write(server, state, progress)
-    _write_model(server, block, state)
+    write_model(server.agreed, block, state, server.folder)
     return progress.finished(server.folder)
 
 
@@ -100,15 +102,15 @@ def _round(
 ) -> tuple[State, Progress]:
     """Run one round: ask, check, enter into the ledger, move the model."""
     agreed, t = server.agreed, progress.rounds
-    asked = _asked(server, block, ledger, t)
-    attempt = ledger.began(t, asked, _norm(agreed))
+    asked = asked_in(server, block, ledger, t)
+    attempt = ledger.began(t, asked, norm_of(agreed))
     judging = agreed.tells and t > 0 and not progress.judged
     requests = _requests(server, state, t, asked, judging)
     answers = list(sites.ask(requests, agreed.patience))
     uploads, refused = accepted(agreed, block, state, t, asked, answers)
     if judging:
         progress = progress.measured(answers, agreed)
-    _check_dropouts(agreed, t, asked, list(uploads), refused)
+    check_dropouts(agreed, t, asked, list(uploads), refused)
     came = sorted(uploads)
     cohort = _cohort(came, agreed.clients)
     sums = sum((uploads[k].values for k in came), torch.zeros(block.stack.size))
@@ -122,7 +124,7 @@ def _round(
     return step(block, state, mean), progress.after(t, asked, came, refused)
 
 
-def _asked(server: Server, block: Block, ledger: Ledger, t: int) -> list[int]:
+def asked_in(server: Server, block: Block, ledger: Ledger, t: int) -> list[int]:
     """Return who is asked in a round: whom it asked before, where it was begun and not finished."""
     begun = ledger.history.attempts_of(t)
     if begun:
@@ -159,7 +161,7 @@ def _judge_request(server: Server, state: State) -> Message:
     return request(server.agreed, "judge", model=packed(state.models[0, 0]))
 
 
-def _check_dropouts(
+def check_dropouts(
     agreed: Deployment,
     t: int,
     asked: Sequence[int],
@@ -211,7 +213,7 @@ def _enter(
         attempt,
         came,
         None if noise is None else [noise] * len(came),
-        _norm(agreed),
+        norm_of(agreed),
         float(terms.divisor(len(came), agreed.cohort)),
         again=[k for k in came if attempt > 1 and uploads[k].rounds > known.get(k, 0)],
         record_noise=None if records is None else [records] * len(came),
@@ -231,24 +233,25 @@ def _answered_other(ledger: Ledger, t: int) -> dict[int, int]:
     return {k: len(rounds) for k, rounds in found.items()}
 
 
-def _norm(agreed: Deployment) -> float | None:
-    return None if agreed.terms.norm is None else float(agreed.terms.norm[0])
-
-
 def _restored(server: Server, block: Block) -> tuple[State, Progress]:
     """Return where the deployment stands."""
     found = keeping.read(server.path)
     if found is None:
         return start(block), Progress(of=server.agreed.rounds)
+    check_of(server, found)
+    names = sorted(n for n in found.tensors if n.startswith("memory"))
+    memory = tuple(found.tensors[n].to(block.device) for n in names)
+    state = State(found.tensors["models"].to(block.device), memory)
+    return state, Progress.read(found.words["progress"])
+
+
+def check_of(server: Server, found: Kept) -> None:
+    """Refuse the state of another deployment."""
     if found.words["deployment"] != server.agreed.hash:
         raise DeploymentError(
             f"{server.path}: must be of this deployment, found the state of another. Give each its "
             "own folder."
         )
-    names = sorted(n for n in found.tensors if n.startswith("memory"))
-    memory = tuple(found.tensors[n].to(block.device) for n in names)
-    state = State(found.tensors["models"].to(block.device), memory)
-    return state, Progress.read(found.words["progress"])
 
 
 def _write(server: Server, state: State, progress: Progress) -> None:
@@ -258,14 +261,3 @@ def _write(server: Server, state: State, progress: Progress) -> None:
     words = {"deployment": server.agreed.hash, "progress": progress.plain()}
     keeping.write(server.path, Kept(tensors, words))
     progress.write(server.folder)
-
-
-def _write_model(server: Server, block: Block, state: State) -> None:
-    """Write the model as it ended."""
-    from safetensors.torch import save
-
-    setup = replace(block.setup, secret=None)
-    module = kept_model(setup, server.agreed.problem.widest, state)
-    tensors = {name: t.contiguous() for name, t in module.state_dict().items()}
-    about = {"format": "pt", "deployment": server.agreed.hash, "name": server.agreed.name}
-    write_whole(server.folder / "model.safetensors", save(tensors, about), starts_as("model"))

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedpareto.deploy import deployment
-from fedpareto.deploy.client import Client
+from fedpareto.deploy.client import answer
 from fedpareto.deploy.drawn_up import draw_up
 from fedpareto.deploy.parts import REPLAY
-from fedpareto.deploy.server import Server, serve
+from fedpareto.deploy.party import Client
+from fedpareto.deploy.server import Server
+from fedpareto.deploy.serving import serve
 from fedpareto.deploy.site import Site
 from fedpareto.federation import blocks
 from fedpareto.federation.data import load
@@ -57,8 +59,8 @@ class Here:
             self.asked.append((k, message["do"], message.get("round")))
             if k in self.down:
                 continue
-            answer = self.clients[k].answer(message)
-            found = self.spoil(k, message, answer) if self.spoil else answer
+            said = answer(self.clients[k], message)
+            found = self.spoil(k, message, said) if self.spoil else said
             for one in found if isinstance(found, list) else [found]:
                 if one is not None:
                     yield k, one
@@ -73,6 +75,7 @@ class World:
     settings: dict = field(default_factory=dict)
     replay: bool = True
     options: dict = field(default_factory=dict)
+    key: Path | None = None  # that sites share; the server has the file beside it
 
     def __post_init__(self):
         drawn = draw_up(self.study, self.settings, **self.options)
@@ -92,19 +95,20 @@ class World:
         return Site(data.x_train[mine], data.y_train[mine], data.x_test[tested], data.y_test[tested])
 
     def client(self, k, **rest):
-        return Client(self.agreed, k, self.folder / f"client{k}", lambda: self.site(k), self.luck, **rest)
+        return Client(self.agreed, k, self.folder / f"client{k}", lambda: self.site(k), self.luck, self.key, **rest)
 
     @property
     def server(self):
-        return Server(self.agreed, self.folder / "server", self.luck)
+        public = None if self.key is None else self.key.with_name(self.key.name + ".pub")
+        return Server(self.agreed, self.folder / "server", self.luck, public)
 
     def serve(self, say=None):
         return serve(self.server, self.here, say)
 
-    def weights(self):
+    def weights(self, party="server"):
         from safetensors.torch import load_file
 
-        return load_file(self.folder / "server" / "model.safetensors")
+        return load_file(self.folder / party / "model.safetensors")
 
     def simulated(self):
         """Return the model that the study trains, and its test error after every round."""

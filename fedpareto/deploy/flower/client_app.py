@@ -7,7 +7,8 @@ from pathlib import Path
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedpareto.deploy.client import Client
+from fedpareto.deploy.client import answer
+from fedpareto.deploy.party import Client
 
 from .site import load_site
 from .task import agreed, message_of, records_of
@@ -23,8 +24,9 @@ def answered(message: Message, context: Context) -> Message:
         int(config["client"]),
         Path(str(config["folder"])).expanduser(),
         lambda: load_site(config),
+        key=Path(str(config["key"])).expanduser() if "key" in config else None,
     )
-    return Message(records_of(client.answer(message_of(message))), reply_to=message)
+    return Message(records_of(answer(client, message_of(message))), reply_to=message)
 
 
 @app.query()

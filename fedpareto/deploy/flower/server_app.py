@@ -13,7 +13,8 @@ from flwr.serverapp import Grid, ServerApp
 from fedpareto.deploy import messages
 from fedpareto.deploy.deployment import Deployment
 from fedpareto.deploy.met import met
-from fedpareto.deploy.server import Server, serve
+from fedpareto.deploy.server import Server
+from fedpareto.deploy.serving import serve
 
 from .task import agreed, message_of, records_of
 
@@ -27,7 +28,9 @@ def main(grid: Grid, context: Context) -> None:
     """Run the deployment to its end, from wherever its state in the folder stands."""
     deployment = agreed()
     folder = Path(str(context.run_config["folder"])).expanduser()
-    serve(Server(deployment, folder), FlowerSites(grid, deployment))
+    named = str(context.run_config.get("public-key", ""))
+    key = Path(named).expanduser() if named else None
+    serve(Server(deployment, folder, key=key), FlowerSites(grid, deployment))
 
 
 class FlowerSites:
