@@ -207,7 +207,7 @@ def _enter(
     added = 0.0
     if topped_up:
         added = float(on_the_sum(terms.noise, terms.cohort, terms.sampling)[0])
-    known = _answered_before(ledger)
+    known = _answered_other(ledger, t)
     ledger.ended(
         t,
         attempt,
@@ -221,11 +221,14 @@ def _enter(
     )
 
 
-def _answered_before(ledger: Ledger) -> dict[int, int]:
-    """Return in how many rounds each site answered; one that knows of fewer has lost its state."""
+def _answered_other(ledger: Ledger, t: int) -> dict[int, int]:
+    """Return in how many other rounds each site answered: if it knows of fewer, it lost its state.
+
+    Then nobody knows whether it sends the same as before.
+    """
     found: dict[int, set[int]] = {}
     for one in ledger.history.attempts:
-        for k in one.answered:
+        for k in one.answered if one.round != t else ():
             found.setdefault(int(k), set()).add(one.round)
     return {k: len(rounds) for k, rounds in found.items()}
 
