@@ -9,6 +9,7 @@ from typing import Any
 
 from fedpareto import __version__
 from fedpareto.deploy.deployment import FILE, Deployment
+from fedpareto.deploy.parts import encryption_of
 from fedpareto.errors import OutputError
 from fedpareto.files import write_whole
 from fedpareto.privacy.statement import rounded_up
@@ -70,7 +71,13 @@ clientapp = "{APP}.client_app:app"
 
 [tool.flwr.app.config]
 folder = "~/{name}-server"  # where the server keeps its state and its ledger
-"""
+{_public_key(agreed)}"""
+
+
+def _public_key(agreed: Deployment) -> str:
+    if encryption_of(agreed) is None:
+        return ""
+    return 'public-key = ""  # the .pub file of the key that sites share\n'
 
 
 def _readme(agreed: Deployment) -> str:
@@ -125,7 +132,27 @@ server or a site that was stopped goes on where it was when it is started again 
     fedpareto ledger ~/{slug(agreed.name)}-server/ledger.jsonl
 
 says which ε was really spent, beside the plan. Every site has a ledger of its own in its folder.
-{_told(agreed)}"""
+{_told(agreed)}{_keys(agreed)}"""
+
+
+def _keys(agreed: Deployment) -> str:
+    """Say how keys are made and handed out, where sums are encrypted."""
+    link = encryption_of(agreed)
+    if link is None:
+        return ""
+    bits = "" if link.scheme == "bfv" else f" --bits {link.key_bits}"
+    return f"""
+## Keys
+
+Sums are encrypted: sites share one key, and the server never has it. One site makes it:
+
+    fedpareto keys make shared.key --scheme {link.scheme}{bits}
+
+It hands shared.key to the other sites by a way that the server cannot read, and shared.key.pub to
+the server. Each site adds key="/path/to/shared.key" to its --node-config; the run is started with
+--run-config 'public-key="/path/to/shared.key.pub"'. Keep keys out of this folder: Flower sends it
+to everybody. The model is in each site's folder; the server has none.
+"""
 
 
 def _told(agreed: Deployment) -> str:

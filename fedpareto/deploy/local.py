@@ -18,6 +18,7 @@ from typing import Any
 
 from fedpareto.deploy import deployment, export, machine, progress
 from fedpareto.deploy.deployment import Deployment
+from fedpareto.deploy.model import FILE
 from fedpareto.deploy.progress import Progress
 from fedpareto.errors import DeploymentError, MissingPackage
 from fedpareto.files import log_of, write_whole
@@ -26,6 +27,7 @@ HOST = "127.0.0.1"
 NAME = "fedpareto-local"  # of the SuperLink in Flower's own configuration
 STARTING = 60.0  # seconds that a SuperLink may take to listen
 POLL = 0.3
+KEY = "shared.key"  # of sites whose sums are encrypted; the server is given the .pub beside it
 LOOKING = 15.0  # seconds without news after which Flower is asked how the run is
 REGISTER = ("flwr", "supernode", "register")
 REGISTERING = 4  # of these at once
@@ -139,7 +141,7 @@ def prepared(app: Path) -> Local:
     """Return an app with certificates, keys and data beside it, made the first time."""
     agreed = deployment.read(app / export.APP)
     program("flower-superlink")
-    home = app.resolve().parent / f"{app.resolve().name}-local"
+    home = home_of(app)
     local = Local(app.resolve(), agreed, home, free_port())
     for folder in (home, home / "logs", home / "flwr", local.server):
         folder.mkdir(exist_ok=True)
@@ -148,6 +150,7 @@ def prepared(app: Path) -> Local:
         for k in range(agreed.clients):
             machine.write_node_key(home, f"node{k}")
         machine.write_sites(app / export.DEMO, home)
+        machine.write_shared_key(agreed, home / KEY)
     told = f"""[superlink]
 default = "{NAME}"
 
@@ -157,6 +160,11 @@ root-certificates = "{home / "ca.crt"}"
 """
     write_whole(home / "flwr" / "config.toml", told.encode())
     return local
+
+
+def home_of(app: Path) -> Path:
+    """Return the folder beside an app where everything of its run on this machine is."""
+    return app.resolve().parent / f"{app.resolve().name}-local"
 
 
 def start_link(local: Local) -> None:
@@ -185,6 +193,7 @@ def start_node(local: Local, k: int) -> None:
         ("client", k),
         ("data", f'"{local.home / f"site{k}.npz"}"'),
         ("folder", f'"{local.home / f"client{k}"}"'),
+        *((("key", f'"{local.home / KEY}"'),) if (local.home / KEY).exists() else ()),
     )
     local.start(
         f"node{k}",
@@ -239,10 +248,11 @@ def result(local: Local) -> dict[str, Any]:
 
     found = progress.there(local.server)
     assert found is not None
+    model = local.server / FILE  # where sums are encrypted, every site has it and the server none
     return {
         "rounds": found.rounds,
         "measures": list(found.measures),
-        "model": str(local.server / "model.safetensors"),
+        "model": str(model if model.is_file() else local.home / "client0" / FILE),
         "ledger": price(local.server / "ledger.jsonl"),
     }
 
@@ -255,7 +265,9 @@ def free_port() -> int:
 
 
 def _config(local: Local) -> str:
-    return f'folder="{local.server}"'
+    public = local.home / f"{KEY}.pub"
+    key = f' public-key="{public}"' if public.exists() else ""
+    return f'folder="{local.server}"{key}'
 
 
 def check_run(local: Local) -> None:

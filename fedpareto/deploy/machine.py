@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fedpareto.deploy.deployment import Deployment
+from fedpareto.deploy.parts import encryption_of
 from fedpareto.errors import MissingPackage
 from fedpareto.federation.data import Data, load
 from fedpareto.federation.setup import Setup
@@ -71,6 +73,18 @@ def write_sites(demo: Path, folder: Path) -> None:
         held = io.BytesIO()
         np.savez(held, **arrays)  # type: ignore[arg-type]
         write_whole(folder / f"site{k}.npz", held.getvalue())
+
+
+def write_shared_key(agreed: Deployment, path: Path) -> None:
+    """Write the key that sites share and its public half, where their sums are encrypted."""
+    from fedpareto.crypto import BfvKey, PrivateKey, write_private_key, write_public_key
+
+    link = encryption_of(agreed)
+    if link is None:
+        return
+    key = BfvKey.generate() if link.scheme == "bfv" else PrivateKey.generate(link.key_bits)
+    write_private_key(key, path)
+    write_public_key(key.public, path.with_name(f"{path.name}.pub"))
 
 
 def demo_of(setup: Setup) -> dict[str, Any]:
