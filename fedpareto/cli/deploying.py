@@ -131,7 +131,7 @@ def deploy(folder: Path, sites: int, as_json: bool) -> None:
     if as_json:
         say(json.dumps(found))
         return
-    ledger = Path(found["model"]).with_name("ledger.jsonl")
+    ledger = local.home_of(folder) / "server" / "ledger.jsonl"
     say("\n".join(words(ledger)))
     say(f"\nmodel  {found['model']}\nledger {ledger}")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedpareto import __version__
 from fedpareto.deploy.deployment import FILE, Deployment
+from fedpareto.deploy.parts import encryption_of
 from fedpareto.errors import OutputError
 from fedpareto.files import write_whole
 from fedpareto.privacy.statement import rounded_up
@@ -70,6 +71,7 @@ clientapp = "{APP}.client_app:app"
 
 [tool.flwr.app.config]
 folder = "~/{name}-server"  # where the server keeps its state and its ledger
+public-key = ""  # the public file of the sites' key, where sums are encrypted
 """
 
 
@@ -120,12 +122,31 @@ Then start the run, with `[superlink.remote]` in Flower's config.toml naming the
 `flwr run` returns 0 even where the run failed: look at progress.json in the server's folder. A
 server or a site that was stopped goes on where it was when it is started again with its folder.
 
-## What really happened
+{_keys(agreed)}## What really happened
 
     fedpareto ledger ~/{slug(agreed.name)}-server/ledger.jsonl
 
 says which ε was really spent, beside the plan. Every site has a ledger of its own in its folder.
 {_told(agreed)}"""
+
+
+def _keys(agreed: Deployment) -> str:
+    encryption = encryption_of(agreed)
+    if encryption is None:
+        return ""
+    bits = "" if encryption.scheme == "bfv" else f" --bits {encryption.key_bits}"
+    return f"""## Keys of encrypted sums
+
+The server adds what it cannot read. One site makes the key and hands it to the other sites, by a
+way that the server cannot read; the server gets sums.key.pub alone:
+
+    fedpareto keys make sums.key --scheme {encryption.scheme}{bits}
+
+Sites add `key="/path/to/sums.key"` to --node-config, the server starts the run with
+`--run-config 'public-key="/path/to/sums.key.pub"'`. The model is at the sites: model.safetensors
+in the folder of each.
+
+"""
 
 
 def _told(agreed: Deployment) -> str:

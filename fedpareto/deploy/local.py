@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +18,11 @@ from typing import Any
 
 from fedpareto.deploy import deployment, export, machine, progress
 from fedpareto.deploy.deployment import Deployment
+from fedpareto.deploy.parts import encryption_of
 from fedpareto.deploy.progress import Progress
 from fedpareto.errors import DeploymentError, MissingPackage
 from fedpareto.files import log_of, write_whole
+from fedpareto.mechanisms import BatchCrypt
 
 HOST = "127.0.0.1"
 NAME = "fedpareto-local"  # of the SuperLink in Flower's own configuration
@@ -46,6 +48,22 @@ class Local:
     def server(self) -> Path:
         """Where the server keeps its state."""
         return self.home / "server"
+
+    @property
+    def encryption(self) -> BatchCrypt | None:
+        """What encrypts sums; None where nothing does."""
+        return encryption_of(self.agreed)
+
+    @property
+    def sum_key(self) -> Path:
+        """The key that sites share, where sums are encrypted."""
+        return self.home / "sums.key"
+
+    @property
+    def model(self) -> Path:
+        """The model that a run ends with: at the sites alone, where sums are encrypted."""
+        holder = self.server if self.encryption is None else self.home / "client0"
+        return holder / "model.safetensors"
 
     def environment(self) -> dict[str, str]:
         """Return the environment of Flower's programs: nothing is told to anybody else."""
@@ -139,7 +157,7 @@ def prepared(app: Path) -> Local:
     """Return an app with certificates, keys and data beside it, made the first time."""
     agreed = deployment.read(app / export.APP)
     program("flower-superlink")
-    home = app.resolve().parent / f"{app.resolve().name}-local"
+    home = home_of(app)
     local = Local(app.resolve(), agreed, home, free_port())
     for folder in (home, home / "logs", home / "flwr", local.server):
         folder.mkdir(exist_ok=True)
@@ -147,6 +165,8 @@ def prepared(app: Path) -> Local:
         machine.write_certificates(home)
         for k in range(agreed.clients):
             machine.write_node_key(home, f"node{k}")
+        if local.encryption is not None:
+            machine.write_sum_key(local.encryption, local.sum_key)
         machine.write_sites(app / export.DEMO, home)
     told = f"""[superlink]
 default = "{NAME}"
@@ -157,6 +177,11 @@ root-certificates = "{home / "ca.crt"}"
 """
     write_whole(home / "flwr" / "config.toml", told.encode())
     return local
+
+
+def home_of(app: Path) -> Path:
+    """Return the folder beside an app that holds all of its run on this machine."""
+    return app.resolve().parent / f"{app.resolve().name}-local"
 
 
 def start_link(local: Local) -> None:
@@ -181,11 +206,13 @@ def start_link(local: Local) -> None:
 
 def start_node(local: Local, k: int) -> None:
     """Start the SuperNode of one site."""
-    told: Sequence[tuple[str, Any]] = (
+    told: list[tuple[str, Any]] = [
         ("client", k),
         ("data", f'"{local.home / f"site{k}.npz"}"'),
         ("folder", f'"{local.home / f"client{k}"}"'),
-    )
+    ]
+    if local.encryption is not None:
+        told.append(("key", f'"{local.sum_key}"'))
     local.start(
         f"node{k}",
         "flower-supernode",
@@ -242,7 +269,7 @@ def result(local: Local) -> dict[str, Any]:
     return {
         "rounds": found.rounds,
         "measures": list(found.measures),
-        "model": str(local.server / "model.safetensors"),
+        "model": str(local.model),
         "ledger": price(local.server / "ledger.jsonl"),
     }
 
@@ -255,7 +282,10 @@ def free_port() -> int:
 
 
 def _config(local: Local) -> str:
-    return f'folder="{local.server}"'
+    told = f'folder="{local.server}"'
+    if local.encryption is None:
+        return told
+    return f'{told} public-key="{machine.public_of(local.sum_key)}"'
 
 
 def check_run(local: Local) -> None:

@@ -16,6 +16,7 @@ from fedpareto.federation.data import Data, load
 from fedpareto.federation.setup import Setup
 from fedpareto.federation.split import deal, dealt
 from fedpareto.files import write_new, write_whole
+from fedpareto.mechanisms import BatchCrypt
 
 SECRET = 0o600
 
@@ -55,6 +56,25 @@ def write_node_key(folder: Path, name: str) -> None:
     )
     write_new(folder / name, held, SECRET)
     write_whole(folder / f"{name}.pub", public)
+
+
+def write_sum_key(encryption: BatchCrypt, path: Path) -> None:
+    """Write the key that sites share, and NAME.pub for the server, where sums are encrypted."""
+    from fedpareto.crypto import BfvKey, PrivateKey, write_private_key, write_public_key
+
+    if encryption.scheme == "bfv":
+        lattice = BfvKey.generate()
+        write_private_key(lattice, path)
+        write_public_key(lattice.public, public_of(path))
+    else:
+        key = PrivateKey.generate(encryption.key_bits)
+        write_private_key(key, path)
+        write_public_key(key.public, public_of(path))
+
+
+def public_of(path: Path) -> Path:
+    """Return where the public half of a key is."""
+    return path.with_name(f"{path.name}.pub")
 
 
 def write_sites(demo: Path, folder: Path) -> None:
