@@ -114,9 +114,7 @@ def plan(
                     without[f"{name}, {view}"] = why
                     continue
                 job = Job(name, attack, view, every, 0.0)
-                new = [
-                    _key(a, timed=seconds is not None) not in kept for a in _empty(job, seed)
-                ]
+                new = [_key(a, timed=seconds is not None) not in kept for a in _empty(job, seed)]
                 before += len(new) - sum(new)
                 if any(new):
                     left = every.where(new)
