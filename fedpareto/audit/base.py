@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from fedpareto.federation import Federation
-from fedpareto.federation.columns import given_of, hides_records, people
+from fedpareto.federation.columns import given_of, hides_records
 from fedpareto.mechanisms import Encrypts, links_of
 from fedpareto.problem import tell
 from fedpareto.space import FloatArray, Values
@@ -62,7 +62,7 @@ class Points:
 
     @property
     def delta(self) -> float:
-        return self.problem.privacy.delta(people(self.problem))
+        return self.problem.delta
 
     @property
     def hidden_in_steps(self) -> bool:
