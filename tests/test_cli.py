@@ -171,7 +171,7 @@ def test_data_lists_what_is_there(fedpareto, tmp_path, monkeypatch):
     listed = json.loads(fedpareto("data", "--json").out)
     assert listed["directory"] == str(tmp_path)
     assert {row["name"]: (row["present"], row["files"]) for row in listed["data"]} == {
-        "digits": (True, []), "mnist": (True, ["mnist.npz"]), "fashion-mnist": (False, []), "cifar10": (False, [])}
+        "digits": (True, []), "breast-cancer": (True, []), "mnist": (True, ["mnist.npz"]), "fashion-mnist": (False, []), "cifar10": (False, [])}
     shown = fedpareto("data", "--directory", tmp_path / "elsewhere").out
     assert f"data directory: {tmp_path / 'elsewhere'}" in shown
     assert "mnist          missing; downloaded on first use" in shown
@@ -242,5 +242,5 @@ def test_a_plan_of_records_shows_the_noise_on_the_mean_of_a_step_and_stars_the_l
     assert first.split()[0] == "★"
     assert first.split()[-1] == f"{noise:.3g}"
     assert "any" in first
-    assert "★ row 1 has the least noise on the mean of a round; --row 1 takes it." in done.out
+    assert "★ row 1 has the least noise on the mean of a step; --row 1 takes it." in done.out
     assert "fedpareto plan" not in done.out

@@ -17,7 +17,7 @@ from fedpareto.testing import check_optimizer
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
-EXAMPLES = [p for p in sorted((ROOT / "examples").iterdir()) if p.suffix in (".py", ".toml")]
+EXAMPLES = [p for p in sorted((ROOT / "examples").iterdir()) if p.suffix in (".py", ".toml") or p.name == "hospitals_public.csv"]
 
 
 def blocks(page, language):

@@ -87,6 +87,17 @@ class Federation:
         return columns.hides_records(self)
 
     @property
+    def delta(self) -> float:
+        """The δ of what is promised."""
+        return self.privacy.delta(columns.people(self))
+
+    @property
+    def deals_once(self) -> bool:
+        """Whether data are dealt to clients the same way in every training."""
+        fixed = self.private or isinstance(self.local, ClipsRecords)
+        return fixed or self.data.split == "site"
+
+    @property
     def free(self) -> str | None:
         """The variable along which a run shows every smaller value: the rounds, if searched.
 
@@ -167,6 +178,11 @@ class Federation:
     def unprotected(self) -> Federation | None:
         """Return the same federation without protection; None where data are private."""
         return baselines.unprotected(self)
+
+    @property
+    def examples(self) -> int:
+        """How many records there are for training."""
+        return (self.kept or Facts.of(load(self.data))).images
 
     def split_table(self, seed: int) -> NDArray[np.int64]:
         """Return how many training images of each class each client holds in a repeat, [K,C].

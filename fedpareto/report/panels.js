@@ -31,6 +31,20 @@ function repeatsApart(i, name) {
   return apart ? ` ± ${Number(apart.toPrecision(2))}` : "";
 }
 
+// What attacks found of a point: its rows alone, unless every point's are asked for.
+function showAudits(i) {
+  const card = byId("audits");
+  if (!card) return;
+  const marked = [...card.querySelectorAll("[data-at]")];
+  const attacked = marked.some((part) => Number(part.dataset.at) === i);
+  for (const part of attacked ? marked : []) {
+    const mine = Number(part.dataset.at) === i;
+    (part.closest("tr") ?? part).classList.toggle("mine", mine);
+  }
+  card.classList.toggle("one", attacked && !byId("audits-every").checked);
+  byId("audits-none").hidden = attacked;
+}
+
 function showChoice(i, why) {
   const picked = state.picked !== null;
   write(byId("choice-title"), picked ? "Your pick" : "Recommended");
@@ -74,8 +88,7 @@ function showPrivacy(i) {
   const named = data.objectives.filter((o) => o.proxy && !proxies.includes(o.measure));
   byId("privacy").hidden = i === null || !(data.view || proxies.length || named.length);
   if (byId("privacy").hidden) return;
-  const unit = data.view && data.views.unit === "record" ? "record" : "client";
-  write(byId("learnt"), data.view ? `What could somebody learn about one ${unit}?` : "Privacy");
+  write(byId("learnt"), data.view ? `What could somebody learn about one ${data.views.about}?` : "Privacy");
   const row = tableOf("epsilons");
   for (const view of data.view ? Object.keys(data.views.sees) : []) {
     const e = up(measureOf(i, `epsilon_${view}`) ?? (view === data.view ? measureOf(i, "epsilon") : null));
@@ -118,7 +131,7 @@ function againstAxes() {
 
 function epsilonWords(e) {
   if (typeof e !== "number") return "No promise: no noise is added, or no bound is known for these weights.";
-  const who = data.views.unit === "record" ? "one record of one client" : "one client's data";
+  const who = data.views.whose;
   const sure = 1 / (1 + Math.exp(-e));
   if (sure > 0.9995) return `Who starts at even odds about ${who} may end more than 99.9 % sure: hardly any protection.`;
   return `Who starts at even odds about ${who} ends at most ${percent(sure)} sure.`;
