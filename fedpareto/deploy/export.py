@@ -71,13 +71,8 @@ clientapp = "{APP}.client_app:app"
 
 [tool.flwr.app.config]
 folder = "~/{name}-server"  # where the server keeps its state and its ledger
-{_public_key(agreed)}"""
-
-
-def _public_key(agreed: Deployment) -> str:
-    if encryption_of(agreed) is None:
-        return ""
-    return 'public-key = ""  # the .pub file of the key that sites share\n'
+public-key = ""  # the public file of the sites' key, where sums are encrypted
+"""
 
 
 def _readme(agreed: Deployment) -> str:
@@ -127,31 +122,30 @@ Then start the run, with `[superlink.remote]` in Flower's config.toml naming the
 `flwr run` returns 0 even where the run failed: look at progress.json in the server's folder. A
 server or a site that was stopped goes on where it was when it is started again with its folder.
 
-## What really happened
+{_keys(agreed)}## What really happened
 
     fedpareto ledger ~/{slug(agreed.name)}-server/ledger.jsonl
 
 says which ε was really spent, beside the plan. Every site has a ledger of its own in its folder.
-{_told(agreed)}{_keys(agreed)}"""
+{_told(agreed)}"""
 
 
 def _keys(agreed: Deployment) -> str:
-    """Say how keys are made and handed out, where sums are encrypted."""
-    link = encryption_of(agreed)
-    if link is None:
+    encryption = encryption_of(agreed)
+    if encryption is None:
         return ""
-    bits = "" if link.scheme == "bfv" else f" --bits {link.key_bits}"
-    return f"""
-## Keys
+    bits = "" if encryption.scheme == "bfv" else f" --bits {encryption.key_bits}"
+    return f"""## Keys of encrypted sums
 
-Sums are encrypted: sites share one key, and the server never has it. One site makes it:
+The server adds what it cannot read. One site makes the key and hands it to the other sites, by a
+way that the server cannot read; the server gets sums.key.pub alone:
 
-    fedpareto keys make shared.key --scheme {link.scheme}{bits}
+    fedpareto keys make sums.key --scheme {encryption.scheme}{bits}
 
-It hands shared.key to the other sites by a way that the server cannot read, and shared.key.pub to
-the server. Each site adds key="/path/to/shared.key" to its --node-config; the run is started with
---run-config 'public-key="/path/to/shared.key.pub"'. Keep keys out of this folder: Flower sends it
-to everybody. The model is in each site's folder; the server has none.
+Sites add `key="/path/to/sums.key"` to --node-config, the server starts the run with
+`--run-config 'public-key="/path/to/sums.key.pub"'`. The model is at the sites: model.safetensors
+in the folder of each.
+
 """
 
 

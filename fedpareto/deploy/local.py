@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,16 +18,16 @@ from typing import Any
 
 from fedpareto.deploy import deployment, export, machine, progress
 from fedpareto.deploy.deployment import Deployment
-from fedpareto.deploy.model import FILE
+from fedpareto.deploy.parts import encryption_of
 from fedpareto.deploy.progress import Progress
 from fedpareto.errors import DeploymentError, MissingPackage
 from fedpareto.files import log_of, write_whole
+from fedpareto.mechanisms import BatchCrypt
 
 HOST = "127.0.0.1"
 NAME = "fedpareto-local"  # of the SuperLink in Flower's own configuration
 STARTING = 60.0  # seconds that a SuperLink may take to listen
 POLL = 0.3
-KEY = "shared.key"  # of sites whose sums are encrypted; the server is given the .pub beside it
 LOOKING = 15.0  # seconds without news after which Flower is asked how the run is
 REGISTER = ("flwr", "supernode", "register")
 REGISTERING = 4  # of these at once
@@ -48,6 +48,22 @@ class Local:
     def server(self) -> Path:
         """Where the server keeps its state."""
         return self.home / "server"
+
+    @property
+    def encryption(self) -> BatchCrypt | None:
+        """What encrypts sums; None where nothing does."""
+        return encryption_of(self.agreed)
+
+    @property
+    def sum_key(self) -> Path:
+        """The key that sites share, where sums are encrypted."""
+        return self.home / "sums.key"
+
+    @property
+    def model(self) -> Path:
+        """The model that a run ends with: at the sites alone, where sums are encrypted."""
+        holder = self.server if self.encryption is None else self.home / "client0"
+        return holder / "model.safetensors"
 
     def environment(self) -> dict[str, str]:
         """Return the environment of Flower's programs: nothing is told to anybody else."""
@@ -149,8 +165,9 @@ def prepared(app: Path) -> Local:
         machine.write_certificates(home)
         for k in range(agreed.clients):
             machine.write_node_key(home, f"node{k}")
+        if local.encryption is not None:
+            machine.write_sum_key(local.encryption, local.sum_key)
         machine.write_sites(app / export.DEMO, home)
-        machine.write_shared_key(agreed, home / KEY)
     told = f"""[superlink]
 default = "{NAME}"
 
@@ -163,7 +180,7 @@ root-certificates = "{home / "ca.crt"}"
 
 
 def home_of(app: Path) -> Path:
-    """Return the folder beside an app where everything of its run on this machine is."""
+    """Return the folder beside an app that holds all of its run on this machine."""
     return app.resolve().parent / f"{app.resolve().name}-local"
 
 
@@ -189,12 +206,13 @@ def start_link(local: Local) -> None:
 
 def start_node(local: Local, k: int) -> None:
     """Start the SuperNode of one site."""
-    told: Sequence[tuple[str, Any]] = (
+    told: list[tuple[str, Any]] = [
         ("client", k),
         ("data", f'"{local.home / f"site{k}.npz"}"'),
         ("folder", f'"{local.home / f"client{k}"}"'),
-        *((("key", f'"{local.home / KEY}"'),) if (local.home / KEY).exists() else ()),
-    )
+    ]
+    if local.encryption is not None:
+        told.append(("key", f'"{local.sum_key}"'))
     local.start(
         f"node{k}",
         "flower-supernode",
@@ -248,11 +266,10 @@ def result(local: Local) -> dict[str, Any]:
 
     found = progress.there(local.server)
     assert found is not None
-    model = local.server / FILE  # where sums are encrypted, every site has it and the server none
     return {
         "rounds": found.rounds,
         "measures": list(found.measures),
-        "model": str(model if model.is_file() else local.home / "client0" / FILE),
+        "model": str(local.model),
         "ledger": price(local.server / "ledger.jsonl"),
     }
 
@@ -265,9 +282,10 @@ def free_port() -> int:
 
 
 def _config(local: Local) -> str:
-    public = local.home / f"{KEY}.pub"
-    key = f' public-key="{public}"' if public.exists() else ""
-    return f'folder="{local.server}"{key}'
+    told = f'folder="{local.server}"'
+    if local.encryption is None:
+        return told
+    return f'{told} public-key="{machine.public_of(local.sum_key)}"'
 
 
 def check_run(local: Local) -> None:

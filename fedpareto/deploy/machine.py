@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from fedpareto.deploy.deployment import Deployment
-from fedpareto.deploy.parts import encryption_of
 from fedpareto.errors import MissingPackage
 from fedpareto.federation.data import Data, load
 from fedpareto.federation.setup import Setup
 from fedpareto.federation.split import deal, dealt
 from fedpareto.files import write_new, write_whole
+from fedpareto.mechanisms import BatchCrypt
 
 SECRET = 0o600
 
@@ -59,6 +58,25 @@ def write_node_key(folder: Path, name: str) -> None:
     write_whole(folder / f"{name}.pub", public)
 
 
+def write_sum_key(encryption: BatchCrypt, path: Path) -> None:
+    """Write the key that sites share, and NAME.pub for the server, where sums are encrypted."""
+    from fedpareto.crypto import BfvKey, PrivateKey, write_private_key, write_public_key
+
+    if encryption.scheme == "bfv":
+        lattice = BfvKey.generate()
+        write_private_key(lattice, path)
+        write_public_key(lattice.public, public_of(path))
+    else:
+        key = PrivateKey.generate(encryption.key_bits)
+        write_private_key(key, path)
+        write_public_key(key.public, public_of(path))
+
+
+def public_of(path: Path) -> Path:
+    """Return where the public half of a key is."""
+    return path.with_name(f"{path.name}.pub")
+
+
 def write_sites(demo: Path, folder: Path) -> None:
     """Deal the data of the study to sites: site0.npz and so on, as its first repeat has them."""
     told = json.loads(demo.read_text())
@@ -73,18 +91,6 @@ def write_sites(demo: Path, folder: Path) -> None:
         held = io.BytesIO()
         np.savez(held, **arrays)  # type: ignore[arg-type]
         write_whole(folder / f"site{k}.npz", held.getvalue())
-
-
-def write_shared_key(agreed: Deployment, path: Path) -> None:
-    """Write the key that sites share and its public half, where their sums are encrypted."""
-    from fedpareto.crypto import BfvKey, PrivateKey, write_private_key, write_public_key
-
-    link = encryption_of(agreed)
-    if link is None:
-        return
-    key = BfvKey.generate() if link.scheme == "bfv" else PrivateKey.generate(link.key_bits)
-    write_private_key(key, path)
-    write_public_key(key.public, path.with_name(f"{path.name}.pub"))
 
 
 def demo_of(setup: Setup) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tomllib
 
 import pytest
 from replayed import World, study_of
@@ -13,7 +12,8 @@ from fedpareto.crypto.keycheck import check
 from fedpareto.deploy.drawn_up import draw_up
 from fedpareto.deploy.export import write_app
 from fedpareto.deploy.ledger import read
-from fedpareto.deploy.machine import write_shared_key
+from fedpareto.deploy.machine import write_sum_key
+from fedpareto.deploy.parts import encryption_of
 from fedpareto.deploy.said import words
 
 BFV = {"name": "batchcrypt", "scheme": "bfv"}
@@ -50,18 +50,12 @@ def test_the_card_of_encrypted_sums_says_where_the_model_is(tmp_path):
 def test_an_app_with_encrypted_sums_says_how_keys_are_made(tmp_path, scheme):
     agreed = draw_up(study_of(tmp_path, mechanism={**BFV, "scheme": scheme}), {})
     write_app(agreed, tmp_path, {}, tmp_path / "app")
-    config = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
-    assert config["public-key"] == ""
-    readme = (tmp_path / "app" / "README.md").read_text()
-    assert f"fedpareto keys make shared.key --scheme {scheme}" in readme
-    write_shared_key(agreed, tmp_path / "shared.key")
-    assert check(tmp_path / "shared.key", tmp_path / "shared.key.pub").scheme == scheme
+    assert f"fedpareto keys make sums.key --scheme {scheme}" in (tmp_path / "app" / "README.md").read_text()
+    write_sum_key(encryption_of(agreed), tmp_path / "sums.key")
+    assert check(tmp_path / "sums.key", tmp_path / "sums.key.pub").scheme == scheme
 
 
 def test_an_app_without_encryption_has_no_word_of_keys(tmp_path):
     agreed = draw_up(study_of(tmp_path), {})
     write_app(agreed, tmp_path, {}, tmp_path / "app")
-    assert "public-key" not in (tmp_path / "app" / "pyproject.toml").read_text()
     assert "keys make" not in (tmp_path / "app" / "README.md").read_text()
-    write_shared_key(agreed, tmp_path / "shared.key")
-    assert not (tmp_path / "shared.key").exists()

@@ -11,9 +11,10 @@ import pytest
 from replayed import World, study_of
 
 from fedpareto.deploy import deployment, met
-from fedpareto.deploy.client import Client
+from fedpareto.deploy.client import answer
 from fedpareto.deploy.deployment import Deployment
 from fedpareto.deploy.messages import packed, request
+from fedpareto.deploy.party import Client
 from fedpareto.deploy.progress import there
 from fedpareto.deploy.site import Site, site_of_file
 from fedpareto.errors import DataError, DeploymentError
@@ -49,23 +50,23 @@ def test_a_site_refuses_what_was_not_agreed(case, world):
     message = asking(world, **changed)
     if message.pop("nan", False):
         message["model"] = packed(world.here.clients[0].block.initial[0, 0] * float("nan"))
-    answer = world.client(0).answer(message)
-    assert set(answer) == {"client", "refused"}
+    said = answer(world.client(0), message)
+    assert set(said) == {"client", "refused"}
     with pytest.raises(DeploymentError, match=why):
-        raise DeploymentError(answer["refused"])
+        raise DeploymentError(said["refused"])
     assert not (world.folder / "client0" / "client.safetensors").exists()
-    assert world.client(0).answer(asking(world))["values"]  # it takes part as if nothing had been
+    assert answer(world.client(0), asking(world))["values"]  # it takes part as if nothing had been
 
 
 def test_a_site_answers_once_for_a_round_and_sends_the_same_bytes_again(world):
     client = world.client(0)
     message = asking(world)
-    first = client.answer(message)
-    assert client.answer({**message, "time": time.time()})["values"] == first["values"]
+    first = answer(client, message)
+    assert answer(client, {**message, "time": time.time()})["values"] == first["values"]
     other = packed(client.block.initial[0, 0] + 1)
-    assert "round: must be asked for once, found another model or cohort for round 1" in client.answer(asking(world, model=other))["refused"]
-    assert client.answer(asking(world, round=1))["values"] != first["values"]
-    assert "round: must come after round 2, which this site has answered, found round 1" in client.answer(message)["refused"]
+    assert "round: must be asked for once, found another model or cohort for round 1" in answer(client, asking(world, model=other))["refused"]
+    assert answer(client, asking(world, round=1))["values"] != first["values"]
+    assert "round: must come after round 2, which this site has answered, found round 1" in answer(client, message)["refused"]
 
 
 def test_a_site_refuses_to_be_asked_far_more_often_than_was_agreed(tmp_path):
@@ -73,18 +74,18 @@ def test_a_site_refuses_to_be_asked_far_more_often_than_was_agreed(tmp_path):
     world = World(study, tmp_path, replay=False)
     client = world.client(7)
     for t in range(40):
-        answer = client.answer(asking(world, round=t, came=1))
-        if "refused" in answer:
+        said = answer(client, asking(world, round=t, came=1))
+        if "refused" in said:
             break
     assert t == 5  # six of six rounds at a share of 1/50 happen once in 10^10
-    assert "cohort: must be a share of 0.02 of all clients in each round, found this site asked in 6 of 6" in answer["refused"]
+    assert "cohort: must be a share of 0.02 of all clients in each round, found this site asked in 6 of 6" in said["refused"]
 
 
 def test_a_damaged_state_is_not_begun_anew(world):
     client = world.client(0)
-    client.answer(asking(world))
+    answer(client, asking(world))
     client.path.write_bytes(client.path.read_bytes()[:100])
-    assert "must hold the state that was written, found damage" in client.answer(asking(world))["refused"]
+    assert "must hold the state that was written, found damage" in answer(client, asking(world))["refused"]
 
 
 def test_a_client_has_a_number_of_its_own(world):
@@ -114,7 +115,8 @@ def test_the_server_refuses_a_bad_upload_by_name_and_loses_nothing(case, world):
     with pytest.raises(DeploymentError, match=f"round 1: must be answered by all but 0 of the 3 sites asked, found 1 missing. site 1: {why}"):
         world.serve()
     stopped = there(world.folder / "server")
-    assert stopped.rounds == 0 and "site 1" in stopped.why
+    assert stopped.rounds == 0
+    assert "site 1" in stopped.why
     world.here.spoil = None
     assert world.serve().done
 
@@ -127,7 +129,7 @@ def test_a_second_answer_is_refused_and_the_first_one_counts(world):
 
 
 def test_two_nodes_cannot_be_one_client(world):
-    hello = world.here.clients[0].answer(request(world.agreed, "hello"))
+    hello = answer(world.here.clients[0], request(world.agreed, "hello"))
     assert met.met(world.agreed, [(10, hello)], {}) == {0: 10}
     for answers, known in (([(10, hello), (11, hello)], {}), ([(11, hello)], {0: 10})):
         with pytest.raises(DeploymentError, match="site 0: must be one node, found two that say they are it"):
@@ -138,7 +140,7 @@ def test_two_nodes_cannot_be_one_client(world):
         met.met(world.agreed, [(10, {**hello, "deployment": "other"})], {})
     with pytest.raises(DeploymentError, match=r"clock: must differ .* the clock of site 0 differs by \+"):
         met.met(world.agreed, [(10, {**hello, "time": time.time() + 1000})], {})
-    with pytest.raises(DeploymentError, match="site 0: must take part, found that it refused: no data"):
+    with pytest.raises(DeploymentError, match="site 0: must take part, found that it refused: 'no data'"):
         met.met(world.agreed, [(10, {"client": 0, "refused": "no data"})], {})
 
 
@@ -214,7 +216,7 @@ def test_records_that_do_not_fit_are_refused(case, world):
     mine = world.site(0)
     client = Client(world.agreed, 0, world.folder / "c", lambda: change(mine.x_train, mine.y_train))
     with pytest.raises(DeploymentError, match=why):
-        raise DeploymentError(client.answer(request(world.agreed, "hello"))["refused"])
+        raise DeploymentError(answer(client, request(world.agreed, "hello"))["refused"])
 
 
 def test_floats_that_are_not_finite_are_refused(tmp_path):
@@ -222,17 +224,19 @@ def test_floats_that_are_not_finite_are_refused(tmp_path):
     agreed = dataclasses.replace(world.agreed, dtype="float32")
     mine = world.site(0)
     client = Client(agreed, 0, tmp_path / "c", lambda: Site(mine.x_train * np.nan, mine.y_train))
-    assert "load_site: x_train must be finite numbers, found others" in client.answer(request(agreed, "hello"))["refused"]
+    assert "load_site: x_train must be finite numbers, found others" in answer(client, request(agreed, "hello"))["refused"]
 
 
 def test_a_site_reads_arrays_and_tables(tmp_path):
     x, y = np.arange(12, dtype=np.float32).reshape(6, 2), np.array([0, 1, 0, 1, 0, 1])
     np.savez(tmp_path / "s.npz", x_train=x, y_train=y)
     found = site_of_file(tmp_path / "s.npz")
-    assert (found.x_train == x).all() and found.x_test is None
+    assert (found.x_train == x).all()
+    assert found.x_test is None
     rows = "\n".join(f"{a},{b},{c}" for (a, b), c in zip(x, y, strict=True))
     (tmp_path / "s.csv").write_text(f"age,dose,ill\n{rows}\n")
     found = site_of_file(tmp_path / "s.csv", "ill", 0.2)
-    assert len(found.x_train) == 5 and len(found.x_test) == 1
+    assert len(found.x_train) == 5
+    assert len(found.x_test) == 1
     with pytest.raises(DataError, match="must be a file with this site's records, found none"):
         site_of_file(tmp_path / "nothing.npz")
