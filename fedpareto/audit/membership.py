@@ -60,9 +60,7 @@ class Membership:
     def audit(self, points: Points, view: str, seed: int) -> list[Finding]:
         """Tell members of each point, record by record and client by client."""
         seeds = [derive(seed, "shadow", view, i) for i in range(self.shadows)]
-        found = {
-            of: shadows(points, seeds, seed, of, view, self.records) for of in levels(view)
-        }
+        found = {of: shadows(points, seeds, seed, of, view, self.records) for of in levels(view)}
         return [Finding(self._measures(found, i)) for i in range(len(points))]
 
     def _measures(self, found: Mapping[str, Shown], point: int) -> dict[str, Any]:
