@@ -68,11 +68,33 @@ class Client:
 
     def ledger(self) -> Ledger:
         """Open the ledger, or begin it."""
-        path = self.folder / "ledger.jsonl"
-        if path.exists():
-            return ledgers.open(path, self.agreed.hash)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return ledgers.begin(path, header_of(self.agreed, "client", self.number))
+        return ledger_of(self.agreed, self.folder, self.path, self.number)
+
+
+def ledger_of(agreed: Deployment, folder: Path, state: Path, client: int | None = None) -> Ledger:
+    """Open the ledger of a party, the server where client is None; begin it with its state."""
+    path = folder / "ledger.jsonl"
+    if path.exists():
+        return ledgers.open(path, agreed.hash)
+    if state.exists():
+        raise DeploymentError(
+            f"{path}: must be beside {state.name}, found none: what was spent so far would be "
+            "forgotten. Put it back, or begin anew in another folder."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    side = "server" if client is None else "client"
+    return ledgers.begin(path, header_of(agreed, side, client))
+
+
+def check_remembered(ledger: Ledger, t: int) -> None:
+    """Refuse a round that this site has answered, where it has lost what it answered."""
+    last = max(ledger.history.done, default=-1)
+    if t <= last:
+        raise DeploymentError(
+            f"round: must come after round {last + 1}, which this site has answered by its ledger, "
+            f"found round {t + 1}, and what was sent is lost. To train for it again would spend "
+            "privacy twice."
+        )
 
 
 def header_of(agreed: Deployment, side: str, client: int | None = None) -> Mapping[str, Any]:
