@@ -14,7 +14,7 @@ from fedpareto.errors import DataError
 from fedpareto.federation.data import Dataset
 from fedpareto.federation.formats import read
 from fedpareto.federation.npz import read_arrays
-from fedpareto.federation.tables import is_table, read_table
+from fedpareto.federation.tables import is_file_of_table, read_table
 
 PARTS = ("x_train", "y_train")
 TESTS = ("x_test", "y_test")
@@ -39,7 +39,7 @@ def site_of_file(path: str | Path, label: str = "", test_share: float = 0.2) -> 
     where = Path(path).expanduser()
     if not where.is_file():
         raise DataError(f"{where}: must be a file with this site's records, found none.")
-    if is_table(where.name):
+    if is_file_of_table(where.name):
         arrays = read_table(where, label, "", test_share)
     else:
         arrays = read(lambda file: read_arrays(file, PARTS, TESTS), where)

@@ -138,6 +138,7 @@ def check_ours(path: Path, db: sqlite3.Connection) -> None:
                 f"found {', '.join(found) or 'no such table'}",
             )
 
+
     check_plain(path, db)
 
 
