@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fedpareto.store.audits import number
+
 NO_PROOF = (
     "A failed attack proves nothing; ε̂ is a lower bound on what the mechanism leaks, and never an "
     "upper one."
@@ -16,8 +18,8 @@ def sentence(measures: Mapping[str, Any]) -> str:
     said = [words(measures) for words in (_canary, _membership, _inversion, _noise)]
     parts = [text for text in said if text]
     if not parts:
-        numbers = {n: v for n, v in measures.items() if isinstance(v, int | float)}
-        parts = [", ".join(f"{name} {value:.4g}" for name, value in numbers.items())]
+        numbers = [name for name in measures if number(measures, name) is not None]
+        parts = [", ".join(f"{name} {_short(measures, name)}" for name in numbers)]
     alarm = " ALARM: " + _alarm(measures) if measures.get("alarm") else ""
     return "; ".join(parts) + alarm
 
@@ -28,10 +30,10 @@ def _canary(measures: Mapping[str, Any]) -> str:
     by = str(measures.get("form", ""))
     rests = {"Gaussian fit": "rests on normality", "loss distribution": "rests on its shape"}
     more = f"{by}, which {rests[by]}" if by in rests else by
-    share = measures.get("confidence", 0.0)
     return (
-        f"ε̂ {_number(measures['epsilon_hat'])} of ε {_number(measures.get('epsilon'))} "
-        f"({measures.get('canaries', 0):,} canaries, {share:.4g} confidence; {more})"
+        f"ε̂ {_short(measures, 'epsilon_hat')} of ε {_short(measures, 'epsilon')} "
+        f"({_count(measures, 'canaries')} canaries, {_short(measures, 'confidence')} confidence; "
+        f"{more})"
     )
 
 
@@ -42,16 +44,16 @@ def _membership(measures: Mapping[str, Any]) -> str:
     if "client_auc" in measures:
         found.append(_told(measures, "client_", "clients"))
     return (
-        f"{'; '.join(found)} ({measures.get('shadows', 0):,} shadows on half the data, test error "
-        f"{_number(measures.get('shadow_error'))})"
+        f"{'; '.join(found)} ({_count(measures, 'shadows')} shadows on half the data, test error "
+        f"{_short(measures, 'shadow_error')})"
     )
 
 
 def _told(measures: Mapping[str, Any], prefix: str, what: str) -> str:
     """Say how well members are told."""
     return (
-        f"{what} told with AUC {_number(measures[f'{prefix}auc'])}, "
-        f"{100 * measures[f'{prefix}tpr_at_0.01']:.3g} % of them at 1 % false alarms"
+        f"{what} told with AUC {_short(measures, f'{prefix}auc')}, "
+        f"{_percent(measures, f'{prefix}tpr_at_0.01')} of them at 1 % false alarms"
     )
 
 
@@ -59,25 +61,37 @@ def _inversion(measures: Mapping[str, Any]) -> str:
     if "psnr" not in measures:
         return ""
     return (
-        f"pictures at {_number(measures['psnr'])} dB, the mean image at "
-        f"{_number(measures['psnr_of_mean'])} ({measures['form']}); "
-        f"{100 * measures['label']:.3g} % of labels; {100 * measures['lineup']:.3g} % found among "
-        f"{measures['candidates']:,} candidates, {100 * measures['lineup_chance']:.3g} % by chance"
+        f"pictures at {_short(measures, 'psnr')} dB, the mean image at "
+        f"{_short(measures, 'psnr_of_mean')} ({measures.get('form', '')}); "
+        f"{_percent(measures, 'label')} of labels; {_percent(measures, 'lineup')} found among "
+        f"{_count(measures, 'candidates')} candidates, {_percent(measures, 'lineup_chance')} by "
+        "chance"
     )
 
 
 def _noise(measures: Mapping[str, Any]) -> str:
     if "strength" not in measures:
         return ""
+    chances = measures.get("chances")
     return (
-        f"noise {_number(measures['strength'])} times as strong as stated, least likely of "
-        f"{len(measures['chances'])} checks {measures['least']:.1g} ({measures['numbers']:,} "
-        "numbers)"
+        f"noise {_short(measures, 'strength')} times as strong as stated, least likely of "
+        f"{len(chances) if isinstance(chances, dict) else 0} checks {_short(measures, 'least', 1)} "
+        f"({_count(measures, 'numbers')} numbers)"
     )
 
 
-def _number(value: Any) -> str:
-    return "none" if value is None else f"{value:.4g}"
+def _short(measures: Mapping[str, Any], name: str, digits: int = 4) -> str:
+    value = number(measures, name)
+    return "none" if value is None else f"{value:.{digits}g}"
+
+
+def _count(measures: Mapping[str, Any], name: str) -> str:
+    return f"{number(measures, name) or 0:,.0f}"
+
+
+def _percent(measures: Mapping[str, Any], name: str) -> str:
+    value = number(measures, name)
+    return "none" if value is None else f"{100 * value:.3g} %"
 
 
 def _alarm(measures: Mapping[str, Any]) -> str:

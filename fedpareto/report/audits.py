@@ -16,6 +16,7 @@ from fedpareto.report.choose import Point
 from fedpareto.report.paper import Html, paragraph, safe, table
 from fedpareto.report.points import View
 from fedpareto.store import Audit
+from fedpareto.store.audits import number, pairs
 
 NO_PROOF = (
     "A failed attack proves nothing: a better one may succeed. An ε̂ is a lower bound on what the "
@@ -86,7 +87,7 @@ def _claims(seen: View, found: Found) -> Html:
     rows = []
     for point, audits in found:
         for a in audits:
-            claim, shown = a.measures.get("epsilon"), a.measures.get("epsilon_hat")
+            claim, shown = (number(a.measures, name) for name in ("epsilon", "epsilon_hat"))
             if claim is None or shown is None:
                 continue
             share = min(1.0, shown / claim) if claim > 0 else 0.0
@@ -94,8 +95,8 @@ def _claims(seen: View, found: Found) -> Html:
                 f'<meter min="0" max="1" value="{share:.4f}" '
                 f'aria-label="ε̂ {shown:.4g} of ε {safe(rounded_up(claim))}"></meter>'
             )
-            many = f"{a.measures.get('canaries', 0):,}"
-            sure = f"{100 * a.measures.get('confidence', 0):.4g} %"
+            many = f"{number(a.measures, 'canaries') or 0:,.0f}"
+            sure = f"{100 * (number(a.measures, 'confidence') or 0):.4g} %"
             cells = (_name(seen, point), a.view, rounded_up(claim), f"{shown:.4g}", bar)
             rows.append((*cells, many, sure, str(a.measures.get("form", ""))))
     if not rows:
@@ -113,10 +114,10 @@ def _members(seen: View, found: Found) -> Html:
             if "auc" not in m:
                 continue
             if curve is None or seen.recommended is point:
-                curve = _curve(m.get("roc") or [], f"trial {_name(seen, point)}, {a.view}")
-            rates = [_percent(m.get(f"tpr_at_{rate}")) for rate in ("0.001", "0.01")]
-            cells = (_name(seen, point), a.view, _short(m["auc"]), *rates)
-            rows.append((*cells, _short(m.get("client_auc")), _short(m.get("shadow_error"))))
+                curve = _curve(pairs(m, "roc"), f"trial {_name(seen, point)}, {a.view}")
+            rates = [_percent(m, f"tpr_at_{rate}") for rate in ("0.001", "0.01")]
+            cells = (_name(seen, point), a.view, _short(m, "auc"), *rates)
+            rows.append((*cells, _short(m, "client_auc"), _short(m, "shadow_error")))
     if not rows:
         return Html("")
     heads = (
@@ -168,10 +169,10 @@ def _pictures(seen: View, found: Found) -> Html:
                     f'<img alt="{safe(words)}" style="max-width:100%" '
                     f'src="data:image/png;base64,{content}">'
                 )
-            near = f"{_short(m['psnr'])} dB (mean image {_short(m['psnr_of_mean'])})"
-            line_up = f"{_percent(m['lineup'])} of {m['candidates']:,} (chance "
-            line_up += f"{_percent(m['lineup_chance'])})"
-            rows.append((_name(seen, point), picture, near, _percent(m["label"]), line_up))
+            near = f"{_short(m, 'psnr')} dB (mean image {_short(m, 'psnr_of_mean')})"
+            line_up = f"{_percent(m, 'lineup')} of {number(m, 'candidates') or 0:,.0f} (chance "
+            line_up += f"{_percent(m, 'lineup_chance')})"
+            rows.append((_name(seen, point), picture, near, _percent(m, "label"), line_up))
     if not rows:
         return Html("")
     heads = ("trial", "originals, and what was rebuilt below", "nearness", "labels", "line-up")
@@ -208,7 +209,7 @@ def _ordered(seen: View, found: Found) -> Html:
 
 
 def _last(audits: Sequence[Audit], name: str) -> float | None:
-    values = [a.measures[name] for a in audits if isinstance(a.measures.get(name), int | float)]
+    values = [value for a in audits if (value := number(a.measures, name)) is not None]
     return values[-1] if values else None
 
 
@@ -219,25 +220,27 @@ def lines(seen: View, point: Point | None) -> list[str]:
     found = []
     for a in audits_of(seen, point):
         m: Mapping[str, Any] = a.measures
-        if m.get("epsilon_hat") is not None:
-            claim = rounded_up(m["epsilon"])
-            what = f"ε̂ {m['epsilon_hat']:.4g} of ε {claim}, {m.get('canaries', 0):,} canaries"
+        claim, shown = number(m, "epsilon"), number(m, "epsilon_hat")
+        if claim is not None and shown is not None:
+            many = f"{number(m, 'canaries') or 0:,.0f} canaries"
+            what = f"ε̂ {shown:.4g} of ε {rounded_up(claim)}, {many}"
         elif "auc" in m:
-            clients = _short(m.get("client_auc"))
-            what = f"records told with AUC {_short(m['auc'])}, clients {clients}"
+            what = f"records told with AUC {_short(m, 'auc')}, clients {_short(m, 'client_auc')}"
         elif "psnr" in m:
-            mean = _short(m["psnr_of_mean"])
-            what = f"pictures at {_short(m['psnr'])} dB, the mean image at {mean}"
+            mean = _short(m, "psnr_of_mean")
+            what = f"pictures at {_short(m, 'psnr')} dB, the mean image at {mean}"
         else:
-            what = f"least likely of its checks {_short(m.get('least'))}"
+            what = f"least likely of its checks {_short(m, 'least')}"
         alarm = ". ALARM, found twice" if m.get("alarm") else ""
         found.append(f"{a.attack}, {a.view}: {what}{alarm} (fedpareto {a.version}, seed {a.seed})")
     return [*found, NO_PROOF] if found else []
 
 
-def _short(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, int | float) else "–"
+def _short(measures: Mapping[str, Any], name: str) -> str:
+    value = number(measures, name)
+    return "–" if value is None else f"{value:.3g}"
 
 
-def _percent(value: Any) -> str:
-    return f"{100 * value:.3g} %" if isinstance(value, int | float) else "–"
+def _percent(measures: Mapping[str, Any], name: str) -> str:
+    value = number(measures, name)
+    return "–" if value is None else f"{100 * value:.3g} %"
