@@ -19,6 +19,7 @@ from fedpareto.space import Variable
 from fedpareto.study.read import built, parsed
 from fedpareto.study.study import Study
 from fedpareto.study.table import plain
+from fedpareto.study.unseen import check_sources, names_own
 from fedpareto.words import visible_lines
 
 
@@ -59,12 +60,20 @@ def write_section(path: Path, name: str, values: Mapping[str, Any]) -> None:
     write_whole(path, written.encode(), says(meant))
 
 
-def write_study(path: Path, text: str) -> None:
-    """Write a study file that can be read as a study."""
+def write_study(path: Path, text: str, described: Mapping[str, Any] | None = None) -> None:
+    """Write a study file that can be read as a study.
+
+    With the description of the study that it is made of, code of the user's own is looked for where
+    the file will lie, and not run.
+    """
 
     def check(found: bytes) -> None:
         faults: list[Fault] = []
-        if built(tomllib.loads(found.decode()), path, faults) is None:
+        table = tomllib.loads(found.decode())
+        unrun = described if names_own(table) else None
+        if unrun is not None:
+            check_sources(table, path.parent)
+        if built(table, path, faults, unrun) is None:
             raise StudyError(str(path), faults)
 
     write_whole(path, text.encode(), check)
