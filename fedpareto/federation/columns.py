@@ -169,11 +169,6 @@ def hides_records(problem: Federation) -> bool:
     return problem.privacy.unit == "record" and isinstance(problem.local, ClipsRecords)
 
 
-def replaced(privacy: Privacy) -> bool:
-    """Say whether the promise is about a client that any other, of any size, may stand in for."""
-    return privacy.unit == "client" and privacy.adjacency == "replace"
-
-
 def epsilons(problem: Federation, columns: Columns, views: Sequence[str]) -> dict[str, FloatArray]:
     """Return the true ε of these views and the headline, name → [n].
 
@@ -202,7 +197,7 @@ def epsilons(problem: Federation, columns: Columns, views: Sequence[str]) -> dic
 def _of_view(privacy: Privacy, contract: Round, columns: Columns, view: str) -> FloatArray:
     """Return the true ε of one view by noise on updates, [n]."""
     shape = columns["rounds"].shape
-    seen = contract.seen(view, replaced(privacy))
+    seen = contract.seen(view, privacy.replaces_clients)
     if contract.noise is None:
         return np.full(shape, np.inf)
     if seen is None:

@@ -45,7 +45,7 @@ class Federation:
     training: Training
     mechanism: Mechanism
     objectives: tuple[Objective, ...]
-    block: int = 20
+    block: int = 0  # rows in one pass, fewer are padded to it; 0: up to 20, never padded
     privacy: Privacy = Privacy()
     cost: Cost = Cost()
     server: ServerStep = field(default_factory=Average)
@@ -85,6 +85,17 @@ class Federation:
     def hides_records(self) -> bool:
         """Whether the promise is about records that local steps hide."""
         return columns.hides_records(self)
+
+    @property
+    def delta(self) -> float:
+        """The δ of what is promised."""
+        return self.privacy.delta(columns.people(self))
+
+    @property
+    def deals_once(self) -> bool:
+        """Whether data are dealt to clients the same way in every training."""
+        fixed = self.private or isinstance(self.local, ClipsRecords)
+        return fixed or self.data.split == "site"
 
     @property
     def free(self) -> str | None:

@@ -15,7 +15,6 @@ from fedpareto.federation.columns import (
     contract_of,
     hides_records,
     people,
-    replaced,
     rounds_of,
 )
 from fedpareto.federation.local import LOCAL_STEPS
@@ -116,7 +115,7 @@ def _of_all_records(
     records = contract_of(problem, columns).records
     if records is None or not (columns["record_noise_multiplier"] > 0).all():
         return None
-    return record_selection_guarantee(
+    found = record_selection_guarantee(
         problem.privacy,
         records,
         rounds=columns["rounds"],
@@ -128,6 +127,7 @@ def _of_all_records(
         repeats=repeats,
         chosen=chosen,
     )
+    return replace(found, notes=found.notes + _standardised(problem))
 
 
 def _ours(problem: Federation) -> bool:
@@ -189,7 +189,7 @@ def _terms_of(problem: Federation, points: Sequence[Mapping[str, Any]]) -> dict[
 
 def _seen(problem: Federation, columns: Columns, view: str) -> Seen | None:
     """Return what an onlooker sees of these points; None unless noise hides every one."""
-    seen = contract_of(problem, columns).seen(view, replaced(problem.privacy))
+    seen = contract_of(problem, columns).seen(view, problem.privacy.replaces_clients)
     if seen is None or not (columns["sigma"] > 0).all():
         return None
     return seen

@@ -16,7 +16,7 @@ from fedpareto.errors import (
 )
 from fedpareto.federation.blocks import device_of
 from fedpareto.federation.bounds import memory
-from fedpareto.federation.columns import given_of, hides_records, replaced
+from fedpareto.federation.columns import given_of, hides_records
 from fedpareto.federation.data import load
 from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.measures import WORST
@@ -88,7 +88,7 @@ def _check_epsilon(problem: Federation) -> None:
         return
     training = problem.training
     contract = Round(problem.data.clients, 1.0, training.sampling, training.weighting)
-    if not all(contract.bounded(view, replaced(problem.privacy)) for view in views):
+    if not all(contract.bounded(view, problem.privacy.replaces_clients) for view in views):
         raise SettingError(
             "training.weighting: must be uniform for a true ε of sums, or of a replaced client, "
             "found size: a client with many images would weigh more than the clipping norm bounds. "

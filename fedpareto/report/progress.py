@@ -41,9 +41,8 @@ def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[S
     with _screen(study, stream or sys.stderr) as screen:
         evaluations, done = -1, 0.0
 
-        def inside(share: float) -> None:
-            more = share * study.problem.block / study.repeats
-            screen.show(min(done + more, study.budget), "")
+        def inside(trainings: float) -> None:
+            screen.show(min(done + trainings / study.repeats, study.budget), "")
 
         def watch(store: Store) -> None:
             nonlocal evaluations, done

@@ -2,7 +2,7 @@
 
 from fedpareto.reproduce.names import EXPERIMENTS, NAMES, named
 from fedpareto.reproduce.page import papers_page, results
-from fedpareto.reproduce.run import committed, report, reproduce, study_of, work_of
+from fedpareto.reproduce.run import committed, report, reproduce, study_of, work_of, write_data
 from fedpareto.reproduce.workers import train
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "study_of",
     "train",
     "work_of",
+    "write_data",
 ]
