@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fedpareto import __version__
-from fedpareto.audit.base import Attack, Points
+from fedpareto.audit.base import Attack, Finding, Points
 from fedpareto.contract import VIEWS
 from fedpareto.errors import FedparetoError, SettingError, did_you_mean, guarded, told
 from fedpareto.federation import Federation
 from fedpareto.problem import Problem
 from fedpareto.settings import imported, is_own
 from fedpareto.store import Audit, Store
+from fedpareto.store.audits import finite
+from fedpareto.store.checks import PNG
 
 AT_ONCE = 20  # points that are attacked side by side
 Chosen = tuple[int, Mapping[str, Any]]  # a trial and its settings
@@ -64,7 +67,8 @@ def attacks_of(names: Sequence[str], options: Mapping[str, Any]) -> dict[str, At
             )
         cls = imported(name) if is_own(name) else ATTACKS[name]
         fields = getattr(cls, "__dataclass_fields__", {})
-        made = cls(**{key: value for key, value in options.items() if key in fields})
+        with _named(name):
+            made = cls(**{key: value for key, value in options.items() if key in fields})
         if not isinstance(made, Attack):
             raise SettingError(
                 f"--attack: {name} must have inapplicable, seconds, within and audit, found "
@@ -121,7 +125,7 @@ def plan(
                 if any(new):
                     left = every.where(new)
                     with _named(name):
-                        seconds_left = attack.seconds(left, view)
+                        seconds_left = _length(attack.seconds(left, view))
                     jobs.append(replace(job, points=left, seconds=seconds_left))
     return Plan(_within(jobs, seconds), without, before)
 
@@ -132,9 +136,23 @@ def _within(jobs: Sequence[Job], seconds: float | None) -> tuple[Job, ...]:
     if seconds is None or total <= seconds:
         return tuple(jobs)
     share = seconds / total
-    return tuple(
-        replace(job, attack=job.attack.within(share), seconds=job.seconds * share) for job in jobs
-    )
+    return tuple(_part(job, share) for job in jobs)
+
+
+def _part(job: Job, share: float) -> Job:
+    """Return a job with about this share of its work."""
+    with _named(job.name):
+        less = job.attack.within(share)
+        if not isinstance(less, Attack):
+            raise TypeError(f"within must return an attack, not {type(less).__name__}")
+    return replace(job, attack=less, seconds=job.seconds * share)
+
+
+def _length(seconds: float) -> float:
+    """Return how long an attack says it takes; raise where it says nothing."""
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"seconds must return a number of at least 0, not {seconds!r}")
+    return float(seconds)
 
 
 def _empty(job: Job, seed: int) -> list[Audit]:
@@ -163,13 +181,19 @@ def audit(
         watch(job)
         with _named(job.name):
             findings = job.attack.audit(job.points, job.view, seed)
-        rows = [
-            replace(a, measures=f.measures, picture=f.picture, version=__version__)
-            for a, f in zip(_empty(job, seed), findings, strict=True)
-        ]
+            rows = [_kept(a, f) for a, f in zip(_empty(job, seed), findings, strict=True)]
         if store is not None:
             store.add_audits(rows)
         yield from rows
+
+
+def _kept(empty: Audit, found: Finding) -> Audit:
+    """Return what was found of a point; raise where it cannot be kept."""
+    picture, measures = found.picture, dict(found.measures)
+    if picture is not None and not (isinstance(picture, bytes) and picture.startswith(PNG)):
+        raise TypeError("a picture must be the bytes of a PNG")
+    json.dumps(finite(measures), allow_nan=False)
+    return replace(empty, measures=measures, picture=picture, version=__version__)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,11 @@ CELL = 64  # bytes that a cell of a table takes while it is read
 
 def check_room(path: Path, size: int) -> None:
     """Refuse a file whose arrays take far more bytes than it has, or do not fit the memory."""
-    held = path.stat().st_size
+    check_expansion(str(path), path.stat().st_size, size)
+
+
+def check_expansion(path: str, held: int, size: int) -> None:
+    """Refuse bytes whose arrays take far more bytes, or do not fit the memory."""
     if size > FREE + RATIO * held:
         raise DataError(
             f"{path}: must not expand to more than {RATIO} times its size, found {size:,} bytes of "

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.errors import DataError, FedparetoError, did_you_mean, shown
-from fedpareto.federation.bounds import CELL, check_room
+from fedpareto.federation.bounds import CELL, check_expansion, check_room
 from fedpareto.federation.parquet import read_parquet
 from fedpareto.noise import rng
 
@@ -144,7 +144,7 @@ def as_numbers(cells: Sequence[str]) -> NDArray[np.float64] | None:
     return found if np.isfinite(found).all() else None
 
 
-def _numbers(path: Path, name: str, cells: Sequence[str]) -> NDArray[np.float64] | None:
+def _numbers(path: str, name: str, cells: Sequence[str]) -> NDArray[np.float64] | None:
     """Return the numbers of a column; None where one is a word."""
     try:
         found = np.array([float(cell) for cell in cells], dtype=np.float64)
@@ -159,7 +159,7 @@ def _numbers(path: Path, name: str, cells: Sequence[str]) -> NDArray[np.float64]
     return found
 
 
-def _labels(path: Path, name: str, cells: Sequence[str]) -> NDArray[Any]:
+def _labels(path: str, name: str, cells: Sequence[str]) -> NDArray[Any]:
     """Return labels as classes if they are words or count from 0; else as numbers to predict."""
     numbers = _numbers(path, name, cells)
     if numbers is None:
@@ -179,7 +179,8 @@ def _inputs(path: str, table: Table) -> tuple[NDArray[np.float32], list[str]]:
         words = found if isinstance(found, list) else None
         names += [name] if words is None else [f"{name}={word}" for word in words]
     count = len(next(iter(table.values())))
-    check_room(path, 4 * count * len(names))
+    letters = sum(len(cell) + 1 for cells in table.values() for cell in cells)
+    check_expansion(path, letters, 4 * count * len(names))
     x = np.empty((count, len(names)), dtype=np.float32)
     place = 0
     for name, found in parts:
@@ -190,7 +191,7 @@ def _inputs(path: str, table: Table) -> tuple[NDArray[np.float32], list[str]]:
     return x, names
 
 
-def _part(path: Path, name: str, cells: Sequence[str]) -> NDArray[np.float64] | list[str]:
+def _part(path: str, name: str, cells: Sequence[str]) -> NDArray[np.float64] | list[str]:
     """Return the numbers that a column of inputs holds, or the words that it is made of."""
     empty = next((i for i, cell in enumerate(cells, 1) if cell.strip() in ("", "nan")), None)
     if empty:
@@ -221,7 +222,7 @@ def grouped(owners: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]
     yield from zip(every.tolist(), np.split(order, starts[1:]), strict=True)
 
 
-def _held_out(path: Path, sites: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
+def _held_out(path: str, sites: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
     """Say which records are for testing: this share of each site, the first of a fixed shuffle."""
     test = np.zeros(len(sites), dtype=np.bool_)
     for site, mine in grouped(sites):
