@@ -49,7 +49,7 @@ def test_a_command_that_was_killed_goes_on_and_a_file_that_was_changed_stays(tmp
     (tmp_path / "my_model.py").write_text("mine")
     (tmp_path / "my_data.py").unlink()
     (tmp_path / "my_data.py").symlink_to("gone")
-    with pytest.raises(SettingError, match="found my_model.py and my_data.py"):
+    with pytest.raises(SettingError, match=r"found my_model\.py and my_data\.py"):
         write_example("starter", tmp_path)
     assert (tmp_path / "my_model.py").read_text() == "mine"
 
