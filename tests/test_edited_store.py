@@ -19,7 +19,8 @@ from test_rescue import STUDY
 
 from fedpareto import Store, load_study, run
 from fedpareto.audit.words import sentence
-from fedpareto.report.audits import lines, panel
+from fedpareto.report.audit_panel import panel
+from fedpareto.report.audits import lines
 from fedpareto.report.points import view_of
 from fedpareto.store import Audit
 from fedpareto.store.checks import KINDS

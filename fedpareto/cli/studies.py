@@ -199,7 +199,7 @@ def pick(
     if output:
         inputs = inputs_of(seen.study, database(seen.study, db))
         check_output(output, "study", inputs, force=force)
-        write_study(output, text, seen.study.description)
+        write_study(output, text)
     searched = private_search_cost(seen)
     if as_json:
         found = {"study": seen.study.name, **as_plain(point), "why": why, "file": text}

@@ -71,15 +71,6 @@ def number(measures: Mapping[str, Any], name: str) -> float | None:
         return None
 
 
-def pairs(measures: Mapping[str, Any], name: str) -> list[tuple[float, float]]:
-    """Return the points of a curve that an attack found; none where it is something else."""
-    found = measures.get(name)
-    rows = found if isinstance(found, list) else []
-    points = [dict(enumerate(row)) if isinstance(row, list) else {} for row in rows]
-    read = [(number(point, 0), number(point, 1)) for point in points]  # type: ignore[arg-type]
-    return [(x, y) for x, y in read if x is not None and y is not None]
-
-
 def finite(value: Any) -> Any:
     """Return plain data with None for every number that is not finite."""
     if isinstance(value, Mapping):

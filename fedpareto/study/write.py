@@ -60,20 +60,19 @@ def write_section(path: Path, name: str, values: Mapping[str, Any]) -> None:
     write_whole(path, written.encode(), says(meant))
 
 
-def write_study(path: Path, text: str, described: Mapping[str, Any] | None = None) -> None:
+def write_study(path: Path, text: str) -> None:
     """Write a study file that can be read as a study.
 
-    With the description of the study that it is made of, code of the user's own is looked for where
-    the file will lie, and not run.
+    Code of the user's own is looked for where the file will lie, and not run.
     """
 
     def check(found: bytes) -> None:
         faults: list[Fault] = []
         table = tomllib.loads(found.decode())
-        unrun = described if names_own(table) else None
-        if unrun is not None:
+        stored = table if names_own(table) else None
+        if stored is not None:
             check_sources(table, path.parent)
-        if built(table, path, faults, unrun) is None:
+        if built(table, path, faults, stored) is None:
             raise StudyError(str(path), faults)
 
     write_whole(path, text.encode(), check)
