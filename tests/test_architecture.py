@@ -26,8 +26,8 @@ LAYERS = [
     {"evaluate"},
     {"executors"},
     {"audit", "baselines", "keep"},
-    {"deploy", "loop", "report", "testing"},
-    {"design", "reproduce", "rescue"},
+    {"loop", "report", "testing"},
+    {"deploy", "design", "reproduce", "rescue"},
     {"cli"},
     {"__main__"},
 ]

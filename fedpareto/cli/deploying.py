@@ -131,9 +131,10 @@ def deploy(folder: Path, sites: int, as_json: bool) -> None:
     if as_json:
         say(json.dumps(found))
         return
-    ledger = local.home_of(folder) / "server" / "ledger.jsonl"
+    server = local.home_of(folder) / "server"
+    ledger = server / "ledger.jsonl"
     say("\n".join(words(ledger)))
-    say(f"\nmodel  {found['model']}\nledger {ledger}")
+    say(f"\nmodel  {found['model']}\ncard   {server / 'model.md'}\nledger {ledger}")
 
 
 def _shown(progress: Progress) -> None:

@@ -71,7 +71,7 @@ def serve_encrypted(
             raise
     held = _handed_out(server, held, sites)
     _write(server, held)
-    return held.progress.finished(server.folder)
+    return held.progress
 
 
 def adder_of(server: Server) -> Adder:

@@ -94,7 +94,7 @@ def serve_plain(
         progress = progress.measured(answers, server.agreed)
     _write(server, state, progress)
     write_model(server.agreed, block, state, server.folder)
-    return progress.finished(server.folder)
+    return progress
 
 
 def _round(
