@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedpareto.contract import share_of_noise
 from fedpareto.deploy import ledger as ledgers
-from fedpareto.deploy.deployment import Deployment
+from fedpareto.deploy.deployment import Deployment, read_agreed
 from fedpareto.deploy.kept import Kept
 from fedpareto.deploy.ledger import Ledger
 from fedpareto.deploy.messages import Message, whole
@@ -49,7 +49,8 @@ class Client:
 
     def __post_init__(self) -> None:
         check_replay(self.replay)
-        if not 0 <= self.number < self.agreed.clients:
+        whole = isinstance(self.number, int) and not isinstance(self.number, bool)
+        if not whole or not 0 <= self.number < self.agreed.clients:
             raise DeploymentError(
                 f"client: must be a number from 0 to {self.agreed.clients - 1}, found "
                 f"{shown(self.number)}. Each site has its own."
@@ -69,6 +70,28 @@ class Client:
     def ledger(self) -> Ledger:
         """Open the ledger, or begin it."""
         return ledger_of(self.agreed, self.folder, self.path, self.number)
+
+
+def client_of(config: Mapping[str, Any], app: Path, load: Callable[[], Site]) -> Client:
+    """Return the site that a node's own configuration describes, in the folder of its app.
+
+    deployment is the SHA-256 of what this site agreed to. It is compared before anything of the app
+    is read, since the app is whatever the server's side sends.
+    """
+    missing = [name for name in ("client", "folder", "deployment") if name not in config]
+    if missing:
+        raise DeploymentError(
+            f"node-config: must name client, folder and deployment, found no {missing[0]}. See the "
+            "app's README for how a site is started."
+        )
+    key = config.get("key")
+    return Client(
+        read_agreed(app, str(config["deployment"])),
+        config["client"],
+        Path(str(config["folder"])).expanduser(),
+        load,
+        key=None if key is None else Path(str(key)).expanduser(),
+    )
 
 
 def ledger_of(agreed: Deployment, folder: Path, state: Path, client: int | None = None) -> Ledger:
