@@ -6,7 +6,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ class Deployment:
             raise StudyError(FILE, faults)
         assert isinstance(study.problem, Federation)
         facts = Facts(self.shape, self.classes, self.images, (), self.sizes)
-        return study.problem.recalling(asdict(facts))
+        return replace(study.problem, kept=facts)
 
     @functools.cached_property
     def columns(self) -> Mapping[str, Any]:
