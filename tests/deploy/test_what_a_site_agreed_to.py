@@ -55,4 +55,4 @@ def test_the_readme_tells_each_site_what_it_agreed_to(tmp_path):
     agreed = draw_up(study_of(tmp_path), {})
     write_app(agreed, tmp_path, {}, tmp_path / "app")
     assert f'deployment="{agreed.hash}"' in (tmp_path / "app" / "README.md").read_text()
-    assert deployment.read_agreed(tmp_path / "app" / APP, agreed.hash) == agreed
+    assert deployment.read_agreed(tmp_path / "app" / APP, agreed.hash).hash == agreed.hash
