@@ -104,7 +104,7 @@ def ledger_of(agreed: Deployment, folder: Path, state: Path, client: int | None 
             f"{path}: must be beside {state.name}, found none: what was spent so far would be "
             "forgotten. Put it back, or begin anew in another folder."
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(0o700, parents=True, exist_ok=True)  # what is not protected yet is kept there
     side = "server" if client is None else "client"
     return ledgers.begin(path, header_of(agreed, side, client))
 

@@ -86,3 +86,17 @@ def test_a_round_summed_twice_with_noise_of_the_server_is_not_taken_for_one():
     second = (0, [1, 2], [1, 2], [1.3, 1.3], {"again": [1, 2], "server_noise": 0.9})
     once = price(history_of(held, [first]), ["secagg"])["secagg"]["epsilon"]
     assert price(history_of(held, [first, second]), ["secagg"])["secagg"]["epsilon"] > once
+
+
+def test_what_a_site_keeps_is_its_owners_alone(tmp_path):
+    """Its state holds updates before they are protected."""
+    world = world_of(tmp_path / "w")
+    ask(world, 0, 0, 3)
+    assert (tmp_path / "w" / "client0").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("odd", [{"wrong": float("nan")}, {"wrong": -5.0}, {"wrong": 1e9}, {"loss": float("inf")}, {"records": -3}, {"records": 10**13}, {"loss": "low"}])
+def test_counts_that_cannot_be_are_left_out_of_the_measures(tmp_path, odd):
+    world = world_of(tmp_path / "w", training={"rounds": 1})
+    world.here.spoil = lambda k, m, a: {**a, **odd} if k == 1 and "records" in a else a
+    assert [of["sites"] for of in world.serve().measures] == [4]
