@@ -129,7 +129,7 @@ def page_data(seen: View) -> dict[str, Any]:
         "against": against(seen),
         "price": search_price(seen),
         "split": None if split is None else split[:MOST_CLIENTS].tolist(),
-        "clients": problem.data.clients if isinstance(problem, Deals) else None,
+        "clients": None if split is None or not isinstance(problem, Deals) else problem.data.clients,
         "noSplit": NO_SPLIT if is_private(problem) else "",
         "file": to_toml(seen.study.description) if seen.study.description else "",
         "template": _template(seen),
