@@ -11,8 +11,8 @@ import contextlib
 import hashlib
 import json
 import os
-import time
 import stat
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
