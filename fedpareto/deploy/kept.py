@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from fedpareto import __version__
 from fedpareto.errors import DeploymentError
 from fedpareto.files import starts_as, write_whole
 
@@ -27,7 +28,7 @@ def write(path: Path, kept: Kept) -> None:
     from safetensors.torch import save
 
     tensors = {name: t.contiguous().cpu() for name, t in kept.tensors.items()}
-    words = {"words": json.dumps(dict(kept.words))}
+    words = {"words": json.dumps(dict(kept.words)), "fedpareto": __version__}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, save(tensors, words), starts_as("model"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from fedpareto import __version__
 from fedpareto.deploy.deployment import Deployment
 from fedpareto.federation.block import Block
 from fedpareto.federation.keeping import kept_model
@@ -21,5 +22,5 @@ def write_model(agreed: Deployment, block: Block, state: State, folder: Path) ->
     setup = replace(block.setup, secret=None)
     module = kept_model(setup, agreed.problem.widest, state)
     tensors = {name: t.contiguous() for name, t in module.state_dict().items()}
-    about = {"format": "pt", "deployment": agreed.hash, "name": agreed.name}
+    about = {"format": "pt", "fedpareto": __version__, "deployment": agreed.hash}
     write_whole(folder / FILE, save(tensors, about), starts_as("model"))
