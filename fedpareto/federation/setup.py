@@ -41,12 +41,15 @@ class Setup:
     cost: Cost = Cost()
     local: LocalStep = field(default_factory=Sgd)
     server: ServerStep = field(default_factory=Average)
-    measures: tuple[str, ...] = ()  # of the user's own, package.module:function, also with @worst
+    measures: tuple[
+        str, ...
+    ] = ()  # of the user's own, package.module:function, with @worst and such
     along: bool = False  # whether these are measured after every round, and not only at the end
     # whether data are private: then their split is the same in every training, since a client is
     # hidden only as one client, and nothing is told but what noise hides
     private: bool = False
     kept: Facts | None = None  # what stands for the data where rows are only shown
+    local_loss: bool = False  # whether clients judge what they send on what they hold
 
     @property
     def images(self) -> int:
