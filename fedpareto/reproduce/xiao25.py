@@ -54,14 +54,14 @@ def table1(rows: Mapping[str, Rows]) -> Found:
             found = [point for r in studies if (point := chosen(r)) is not None]
             points = np.array(found)
             words = NAMES[algorithm]
-            lines.append(Line(f"{words}, paper", places, paper, "points", "paper"))
+            lines.append(Line(f"{words}, paper", places, paper, "bars", "paper"))
             if found:
                 mean = points.mean(axis=0).tolist()
-                lines.append(Line(f"{words}, ours", places, mean, "points"))
+                lines.append(Line(f"{words}, ours", places, mean, "bars"))
             for i, axis in enumerate(AXES):
                 ours = points[:, i] if found else np.empty(0)
                 compared.append(_cell(f"{cell}: {axis} of {words}", paper[i], ours))
-        panels.append(Panel(cell, "error, size, budget", "value", tuple(lines)))
+        panels.append(Panel(cell, "", "error, size and budget", tuple(lines), groups=AXES))
     compared += _noise(rows) + _budgets(rows)
     return Found(tuple(compared), (*panels, *_noise_panel(rows)))
 
@@ -121,7 +121,7 @@ def _noise_panel(rows: Mapping[str, Rows]) -> list[Panel]:
         )
         for c in norms
     )
-    return [Panel("MNIST, CNN", "noise multiplier", "error", lines, log=True)] if lines else []
+    return [Panel("MNIST, CNN", "noise multiplier", "error", lines, log="xy")] if lines else []
 
 
 def _budgets(rows: Mapping[str, Rows]) -> list[Comparison]:
@@ -197,7 +197,7 @@ def fig4(rows: Mapping[str, Rows]) -> Found:
             if studies
         ]
         if lines:
-            panels.append(Panel(cell, "test loss", "accuracy", tuple(lines)))
+            panels.append(Panel(cell, "test loss", "accuracy", tuple(lines), "x"))
     return Found(tuple(compared), tuple(panels))
 
 
