@@ -59,11 +59,11 @@ def readings(rows: Sequence[Rows]) -> dict[str, float]:
     T = points["rounds"].astype(float)
     scaled = points["sigma"] ** 2 / (points["sample_ratio"] * problem.data.clients)
     last = runs_of(rows).loss.shape[2]
-    inner = (T >= last / 10) & (T <= 0.9 * last)
+    inner = (last / 10 <= T) & (0.9 * last >= T)
     if inner.sum() < 3:
         return {}
     edge = [1 / (t * scaled[t == T].max()) for t in np.unique(T[inner])]
-    late = T >= last / 20
+    late = last / 20 <= T
     slope = (scaled[late] / T[late]).sum() / (1 / T[late] ** 2).sum()
     told = {"our fit": estimate.k} if estimate else {}
     return told | {
@@ -175,9 +175,9 @@ def _few_seeds(rows: Rows) -> Comparison:
         f"{before + final:,.0f} client-steps, k {shown(estimate.k)} ({shown(low)} to {shown(high)})"
     )
     why = (
-        f"{what}: with eight noises and two seeds, in place of fifteen and thirty, it costs {said}. "
-        "A pre-experiment as large as the searches that it replaces is what costs more than "
-        "training until convergence."
+        f"{what}: with eight noises and two seeds, in place of fifteen and thirty, it costs "
+        f"{said}. A pre-experiment as large as the searches that it replaces is what costs more "
+        "than training until convergence."
     )
     return Comparison(what, UNSAID, "Table II", said, UNSAID, why)
 

@@ -62,7 +62,7 @@ def table1(rows: Mapping[str, Rows]) -> Found:
                 ours = points[:, i] if found else np.empty(0)
                 compared.append(_cell(f"{cell}: {axis} of {words}", paper[i], ours))
         panels.append(Panel(cell, "", "error, size and budget", tuple(lines), groups=AXES))
-    compared += _noise(rows) + _budgets(rows)
+    compared += [*_noise(rows), _learned(rows), *_budgets(rows)]
     return Found(tuple(compared), (*panels, *_noise_panel(rows)))
 
 
@@ -108,6 +108,22 @@ def _noise(rows: Mapping[str, Rows]) -> list[Comparison]:
         said += f"; at most {LEARNED} up to noise {shown(max(good))}; the least is {shown(least)}"
     verdict = "agrees" if min(high) <= LEARNED else "differs"
     return [Comparison(what, "0.0165", "5.1 and Table 1", said, verdict, f"{what}: {said}.")]
+
+
+def _learned(rows: Mapping[str, Rows]) -> Comparison:
+    """Say how much the searches learn at the paper's noise, and what the knee is then."""
+    what = "mnist-cnn: at the paper's noise next to nothing is learned"
+    studies = [r for a in xiao.ALGORITHMS for r in seeds_of(rows, f"xiao25-mnist-cnn-{a}")]
+    done = [t.measures for r in studies for t in r.trials if t.state == "done"]
+    if not done:
+        return missing(what, "–", "Table 1", "it was not run.")
+    errors, sizes = ([m[name] for m in done] for name in ("test_error", "size_ratio"))
+    said = f"the least error of {len(done)} evaluations is {shown(min(errors))}"
+    why = (
+        f"{what}: {said}, while sizes reach from {shown(min(sizes))} to {shown(max(sizes))}. So "
+        "the knee is whatever sends least."
+    )
+    return Comparison(what, "–", "Table 1", said, "–", why)
 
 
 def _noise_panel(rows: Mapping[str, Rows]) -> list[Panel]:
