@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,13 +46,16 @@ def _draw(axes: Any, panels: Sequence[Panel]) -> None:
 def _panel(axes: Any, panel: Panel) -> None:
     bars = sum(line.style == "bars" for line in panel.lines)
     for place, line in enumerate(panel.lines):
-        mine = [other for other in panel.lines[:place] if other.of == line.of]
+        before, after = (
+            sum(other.of == line.of for other in others)
+            for others in (panel.lines[:place], panel.lines[place + 1 :])
+        )
         colours = PAPER if line.of == "paper" else COLOURS
-        colour = colours[len(mine) % len(colours)]
+        colour = colours[before % len(colours)]
         if line.style == "bars":
             _bars(axes, line, colour, place, bars)
         else:
-            _line(axes, line, colour, MARKERS[len(mine) % len(MARKERS)])
+            _line(axes, line, colour, MARKERS[before % len(MARKERS)], 1.6 + 0.8 * after)
     axes.set_title(words(panel.title), fontsize=9)
     axes.set_xlabel(words(panel.x), fontsize=8)
     axes.set_ylabel(words(panel.y), fontsize=8)
@@ -70,22 +74,25 @@ def _scales(axes: Any, panel: Panel) -> None:
     if "y" in panel.log:
         axes.set_yscale("log")
     if panel.groups:
-        axes.set_xticks(range(len(panel.groups)), [words(g) for g in panel.groups])
+        named = [textwrap.fill(words(g), 14) for g in panel.groups]
+        axes.set_xticks(range(len(panel.groups)), named)
         axes.grid(visible=False, axis="x")
+        axes.set_axisbelow(True)
     elif "x" not in panel.log and all(float(x).is_integer() for p in panel.lines for x in p.x):
         axes.xaxis.get_major_locator().set_params(integer=True)
 
 
-def _line(axes: Any, line: Line, colour: str, marker: str) -> None:
+def _line(axes: Any, line: Line, colour: str, marker: str, width: float) -> None:
+    """Draw a line or points; of lines on one another the lower are wider, so that all are seen."""
     label = words(line.label)
     if line.style == "points":
         axes.scatter(line.x, line.y, s=11, color=colour, marker=marker, alpha=0.75, label=label)
         return
     alone = marker if len(line.x) == 1 else None  # a line of one point would not be seen
-    if line.of == "paper":  # beneath ours, and wider, so that it is seen where both are the same
+    if line.of == "paper":  # beneath ours
         axes.plot(line.x, line.y, color=colour, label=label, linewidth=3.5, alpha=0.7, zorder=1.5)
     else:
-        axes.plot(line.x, line.y, color=colour, label=label, linewidth=1.6, marker=alone)
+        axes.plot(line.x, line.y, color=colour, label=label, linewidth=width, marker=alone)
 
 
 def _bars(axes: Any, line: Line, colour: str, place: int, of: int) -> None:
