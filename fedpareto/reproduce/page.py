@@ -92,7 +92,7 @@ def papers_page(found: Sequence[dict[str, Any]]) -> str:
     """Return the page of some results."""
     by_name = {r["name"]: r for r in found}
     parts = [HEAD.strip(), "## Questions", *_answers(by_name)]
-    parts += ["## What differs, and the experiment behind it", *_reasons(by_name)]
+    parts += ["## What differs at paper scale, and the experiment behind it", *_reasons(by_name)]
     parts += ["## All statements", _table(found)]
     parts += [_section(r) for r in found]
     unrun = [f"`{n}`" for n in NAMES if n not in by_name]
@@ -126,11 +126,11 @@ def reason(by_name: Mapping[str, dict[str, Any]], name: str, what: str) -> tuple
 
 
 def _reasons(by_name: Mapping[str, dict[str, Any]]) -> Iterator[str]:
-    """Yield what differs, all statements of one experiment together."""
+    """Yield what differs at the paper's scale, all statements of one experiment together."""
     grouped: dict[tuple[str, str], list[str]] = {}
     for name, r in by_name.items():
         for c in r["comparisons"]:
-            if c["verdict"] == "differs":
+            if c["verdict"] == "differs" and c["scale"] == "paper":
                 key = reason(by_name, name, c["what"]) or ("", "No experiment yet.")
                 said = f"- `{name}`: {c['what']}: paper {c['paper']}, ours {c['ours']}"
                 grouped.setdefault(key, []).append(said)
