@@ -21,6 +21,7 @@ from fedpareto.reproduce import (
     EXPERIMENTS,
     NAMES,
     committed,
+    gu24_why,
     named,
     papers_page,
     redraw,
@@ -31,7 +32,6 @@ from fedpareto.reproduce import (
     train,
     work_of,
 )
-from fedpareto.reproduce import gu24_why
 from fedpareto.reproduce import studies_gu24 as gu
 from fedpareto.reproduce.experiment import Experiment, Found, Part, Rows, verdict_of
 from fedpareto.reproduce.gu24_cases import BOXES
