@@ -8,9 +8,12 @@ setup(
     package_data={
         "fedpareto": ["py.typed", "report/*.html", "report/*.css", "report/*.js"],
         "fedpareto.examples": [
-            f"{folder}*.{kind}"
-            for folder in ("", "papers/", "starter/")
-            for kind in ("toml", "py", "md", "ipynb")
+            "hospitals_public.csv",
+            *(
+                f"{folder}*.{kind}"
+                for folder in ("", "papers/", "starter/")
+                for kind in ("toml", "py", "md", "ipynb")
+            ),
         ],
     },
 )

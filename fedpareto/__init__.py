@@ -37,6 +37,7 @@ _HOMES = {
     "Nsga2": "optimizers",
     "Objective": "problem",
     "on_ray": "executors",
+    "OneOf": "federation.servers",
     "Optimizer": "optimizers",
     "pick": "report",
     "plan": "privacy",
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
     from fedpareto.federation.models import Lenet5 as Lenet5
     from fedpareto.federation.models import Resnet18 as Resnet18
     from fedpareto.federation.models import Vgg as Vgg
+    from fedpareto.federation.servers import OneOf as OneOf
     from fedpareto.history import History as History
     from fedpareto.keep import Trained as Trained
     from fedpareto.keep import train as train

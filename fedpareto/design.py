@@ -1,7 +1,6 @@
 """Low-cost parameter design (Gu 2024, V-D): choose the noise of a federation without training it.
 
-A small public experiment, the pre-experiment, gives the constant k of the law. From k follow the
-noise and the Pareto front of the real federation.
+A small public experiment, the pre-experiment, gives k of the law, and with it noise and front.
 """
 
 from __future__ import annotations
@@ -20,10 +19,11 @@ from fedpareto.contract import cohort
 from fedpareto.errors import SettingError
 from fedpareto.federation import Federation
 from fedpareto.federation.data import load
-from fedpareto.loop import Watch, run
+from fedpareto.loop import run
 from fedpareto.mechanisms import Randomization
 from fedpareto.optimizers import Grid
 from fedpareto.problem import Objective
+from fedpareto.report.cost import Shown, quietly
 from fedpareto.settings import largest, least
 from fedpareto.space import Choice, Float, FloatArray, Integer, Variable
 from fedpareto.store import Store
@@ -103,11 +103,11 @@ def design_study(
     pre: Pre,
     db: Path,
     asked: Asked | None = None,
-    watch: Watch = lambda store: None,
+    shown: Shown = quietly,
 ) -> Designed:
     """Run the pre-experiment, fit k, and predict noise and front of the study's own federation.
 
-    The trainings are stored beside db like those of any study, and go on where they stood.
+    Trainings are stored beside db like those of any study, and go on where they stood.
     """
     asked = asked or Asked()
     problem, sigma = _checked(study)
@@ -118,7 +118,7 @@ def design_study(
         data=replace(problem.data, clients=pre.clients, share=pre.share),
         training=replace(problem.training, sample_ratio=pre.sample_ratio),
     )
-    found, took = _grid(study, small, sigma, pre, db, watch)
+    found, took = _grid(study, small, sigma, pre, db, shown)
     whole = theory.full_grid(found)
     estimate = theory.estimate_k(
         whole.points["rounds"],
@@ -133,7 +133,7 @@ def design_study(
     others: dict[str, dict[str, Any]] = {}
     if asked.compare:
         chosen = [d.sample_ratio for d in designs]
-        others = _searches(study, problem, sigma, chosen, pre, db, asked, watch)
+        others = _searches(study, problem, sigma, chosen, pre, db, asked, shown)
         others[OURS] = _ours(problem, designs, whole.cost, pre, took, others["full grid"])
     return Designed(
         designs=designs,
@@ -259,7 +259,7 @@ def _with_noise(problem: Federation, sigma: Any, **training: Any) -> Federation:
 
 
 def _grid(
-    study: Study, problem: Federation, sigma: Variable, pre: Pre, db: Path, watch: Watch
+    study: Study, problem: Federation, sigma: Variable, pre: Pre, db: Path, shown: Shown
 ) -> tuple[theory.Runs, float]:
     """Train a grid of noises, on the study's own scale, every seed, to the last round.
 
@@ -281,7 +281,7 @@ def _grid(
         seed=study.seed,
         repeats=pre.seeds,
     )
-    with run(grid, db, watch=watch) as store:
+    with shown(grid, db) as watch, run(grid, db, watch=watch) as store:
         trials = sorted(store.trials(), key=lambda trial: trial.settings["sigma"])
         took = store.seconds()
         losses = np.stack([_losses(store, t, pre.seeds, rounds) for t in trials])  # [n,seeds,T]
@@ -323,7 +323,7 @@ def _searches(
     pre: Pre,
     db: Path,
     asked: Asked,
-    watch: Watch,
+    shown: Shown,
 ) -> dict[str, dict[str, Any]]:
     """Search the real federation by training, in three ways, and return what each finds and costs.
 
@@ -336,7 +336,7 @@ def _searches(
         real = replace(problem, training=replace(problem.training, sample_ratio=q))
         tail = "-grid" if len(ratios) == 1 else f"-grid-{q:g}"
         beside = db.with_name(f"{db.stem}{tail}{db.suffix}")
-        runs, seconds = _grid(study, real, sigma, pre, beside, watch)
+        runs, seconds = _grid(study, real, sigma, pre, beside, shown)
         parts.append(runs)
         took += seconds
     every = functools.reduce(theory.Runs.joined, parts)

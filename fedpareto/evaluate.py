@@ -19,6 +19,7 @@ from fedpareto.problem import (
     free_variable,
     is_private,
     judges,
+    part,
 )
 from fedpareto.space import FloatArray, Values
 from fedpareto.store import Store
@@ -73,8 +74,9 @@ def blocks_of(problem: Problem, trials: Sequence[Trial]) -> Iterator[list[Job]]:
     for first in range(0, len(repeats), together):
         some = repeats[first : first + together]
         waiting = [t for t in trials if set(some) & set(t.repeats_left)]
-        for i in range(0, len(waiting), problem.block):
-            block = waiting[i : i + problem.block]
+        size = problem.block or max(1, len(waiting))
+        for i in range(0, len(waiting), size):
+            block = waiting[i : i + size]
             yield [(trial, r) for r in some for trial in block if r in trial.repeats_left]
 
 
@@ -83,7 +85,7 @@ def _results(problem: Problem, jobs: Sequence[Job], seed: int) -> list[Result]:
     values = {name: [t.settings[name] for t, _ in jobs] for name in problem.space.names}
     seeds = [derive(seed, "repeat", repeat) for _, repeat in jobs]
     try:
-        with guarded():
+        with guarded(), part(0, len(jobs)):  # what is told are trainings
             measured, curves = _measured(problem, values, seeds)
     except FedparetoError:
         raise

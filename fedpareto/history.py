@@ -202,15 +202,19 @@ class History:
             limited=np.empty((len(x), 0)) if limited is None else limited,
             free_limited=_none() if free_limited is None else free_limited,
         )
+        return self.followed_by(new)
+
+    def followed_by(self, later: History) -> History:
+        """Return these rows and then later ones."""
         return History(
-            np.concatenate([self.x, new.x]),
-            np.concatenate([self.y, new.y]),
-            np.concatenate([self.batch, new.batch]),
-            np.vstack([self.free_x, new.free_x]),
-            np.vstack([self.free_y, new.free_y]),
-            np.concatenate([self.free_of, len(self) + new.free_of]),
-            np.concatenate([self.runs, new.runs]),
-            np.concatenate([self.spread, new.spread]),
-            np.concatenate([self.limited, new.limited]),
-            np.vstack([self.free_limited, new.free_limited]),
+            np.concatenate([self.x, later.x]),
+            np.concatenate([self.y, later.y]),
+            np.concatenate([self.batch, later.batch]),
+            np.vstack([self.free_x, later.free_x]),
+            np.vstack([self.free_y, later.free_y]),
+            np.concatenate([self.free_of, len(self) + later.free_of]),
+            np.concatenate([self.runs, later.runs]),
+            np.concatenate([self.spread, later.spread]),
+            np.concatenate([self.limited, later.limited]),
+            np.vstack([self.free_limited, later.free_limited]),
         )

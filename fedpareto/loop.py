@@ -149,14 +149,15 @@ def newest(study: Study, store: Store) -> int:
 
     L is the study's in_flight: how many batches may be under way beside the first unfinished one.
     """
-    pending = store.trials("pending")
-    first = pending[0].batch if pending else len(store) // study.optimizer.batch
-    return first + study.in_flight
+    first = store.settled()
+    pending = store.trials(first=first, end=first + 1)
+    batch = pending[0].batch if pending else len(store) // study.optimizer.batch
+    return batch + study.in_flight
 
 
 def known(study: Study, store: Store) -> History:
     """Return what the store knows of the study's objectives."""
-    return known_of(study.problem, store.trials())
+    return store.known(study.problem)
 
 
 def left(study: Study, store: Store) -> list[Trial]:
@@ -235,7 +236,7 @@ def propose(study: Study, store: Store) -> None:
     """Add the next points: a new batch, or the rest of one that a smaller budget cut short."""
     count = len(store)
     batch, done = divmod(count, study.optimizer.batch)
-    history = followed(study, known(study, store), store.trials(), batch)
+    history = followed(study, known(study, store), under_way(study, store, batch), batch)
     x = points(study, history, batch)[done : done + study.budget - count]
     store.add(batch, x, settings_of(study, x))
 
@@ -243,8 +244,8 @@ def propose(study: Study, store: Store) -> None:
 def followed(study: Study, history: History, trials: Sequence[Trial], batch: int) -> History:
     """Return what a batch follows from: rows up to in_flight batches ago, and points since.
 
-    The rows of those between may be known already: they are left out, so that what is proposed does
-    not depend on which trainings were faster.
+    trials are at least those of the in_flight batches before it. Their rows may be known already:
+    they are left out, so that what is proposed does not depend on which trainings were faster.
     """
     since = batch - study.in_flight
     seen = history.before(since)
@@ -253,6 +254,12 @@ def followed(study: Study, history: History, trials: Sequence[Trial], batch: int
     pending = [t.point for t in trials if since <= t.batch < batch]
     shape = (len(pending), len(study.problem.space))
     return replace(seen, pending=np.array(pending, np.float64).reshape(shape))
+
+
+def under_way(study: Study, store: Store, batch: int) -> list[Trial]:
+    """Return the trials of the in_flight batches before one."""
+    size = study.optimizer.batch
+    return store.trials(first=max(0, batch - study.in_flight) * size, end=batch * size)
 
 
 def points(study: Study, history: History, batch: int) -> FloatArray:
@@ -299,12 +306,12 @@ def verify(study: Study, store: Store) -> Iterator[str]:
     Every batch is proposed again, and it is chosen again how often each trial is trained. In a
     rescued study, batches after a pending trial follow from what is not known yet: see checkable.
     """
-    trials = store.trials()[: checkable(study, store)]
+    count = checkable(study, store)
     history = known(study, store)
     size = study.optimizer.batch
-    for batch in range(-(-len(trials) // size)):
-        before = followed(study, history, trials, batch)
-        stored = trials[batch * size : (batch + 1) * size]
+    for batch in range(-(-count // size)):
+        before = followed(study, history, under_way(study, store, batch), batch)
+        stored = store.trials(first=batch * size, end=min(count, (batch + 1) * size))
         yield from _proposed_otherwise(study, before, batch, stored)
         yield from _trained_otherwise(study, store, before, stored)
 

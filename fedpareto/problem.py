@@ -304,7 +304,7 @@ _listener: ContextVar[Callable[[float], None]] = ContextVar("listener", default=
 
 
 def tell(share: float) -> None:
-    """Say what share of the block under way is done, to whoever listens."""
+    """Say how much of what is under way is done, to whoever listens."""
     _listener.get()(share)
 
 
@@ -316,3 +316,11 @@ def listening(listener: Callable[[float], None]) -> Iterator[None]:
         yield
     finally:
         _listener.reset(token)
+
+
+@contextlib.contextmanager
+def part(begins: float, size: float) -> Iterator[None]:
+    """Tell a part, from 0 to 1, as from where it begins in the whole to that and its size."""
+    outer = _listener.get()
+    with listening(lambda share: outer(begins + share * size)):
+        yield

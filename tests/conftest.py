@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,17 @@ class Finished(NamedTuple):
     status: int
     out: str
     err: str
+
+
+@pytest.fixture(autouse=True)
+def forgotten(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Forget modules of a test's own folder: the next test may have others of these names."""
+    before = set(sys.modules)
+    yield
+    made_up = str(tmp_path_factory.getbasetemp())
+    for name in set(sys.modules) - before:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(made_up):
+            del sys.modules[name]
 
 
 @pytest.fixture

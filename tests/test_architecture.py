@@ -26,7 +26,7 @@ LAYERS = [
     {"evaluate"},
     {"executors"},
     {"audit", "baselines", "keep"},
-    {"loop", "report", "testing"},
+    {"deploy", "loop", "report", "testing"},
     {"design", "reproduce", "rescue"},
     {"cli"},
     {"__main__"},

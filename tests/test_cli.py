@@ -33,7 +33,7 @@ def done(study, fedpareto):
 
 def test_run_tells_the_front_the_recommendation_and_where_everything_is(study, fedpareto):
     status, out, err = fedpareto("run", study)
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, "tiny: 12 trials\n")
     assert "12 trials" in out
     assert "hypervolume" in out
     assert "(reference utility_loss 1, leakage 1)" in out
@@ -153,9 +153,9 @@ def test_a_wrong_word_is_one_error_and_status_2(fedpareto, words, message):
     assert (status, err.startswith(message)) == (2, True)
 
 
-def test_nothing_but_results_is_printed_where_there_is_no_terminal(study):
+def test_nothing_but_results_and_how_much_there_is_to_do_is_printed_where_there_is_no_terminal(study):
     done = subprocess.run([sys.executable, "-m", "fedpareto", "run", str(study)], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
+    assert done.stderr == "tiny: 12 trials\n"
     assert load_study(study).name in done.stdout
 
 
@@ -171,7 +171,7 @@ def test_data_lists_what_is_there(fedpareto, tmp_path, monkeypatch):
     listed = json.loads(fedpareto("data", "--json").out)
     assert listed["directory"] == str(tmp_path)
     assert {row["name"]: (row["present"], row["files"]) for row in listed["data"]} == {
-        "digits": (True, []), "mnist": (True, ["mnist.npz"]), "fashion-mnist": (False, []), "cifar10": (False, [])}
+        "digits": (True, []), "breast-cancer": (True, []), "mnist": (True, ["mnist.npz"]), "fashion-mnist": (False, []), "cifar10": (False, [])}
     shown = fedpareto("data", "--directory", tmp_path / "elsewhere").out
     assert f"data directory: {tmp_path / 'elsewhere'}" in shown
     assert "mnist          missing; downloaded on first use" in shown
@@ -242,5 +242,5 @@ def test_a_plan_of_records_shows_the_noise_on_the_mean_of_a_step_and_stars_the_l
     assert first.split()[0] == "★"
     assert first.split()[-1] == f"{noise:.3g}"
     assert "any" in first
-    assert "★ row 1 has the least noise on the mean of a round; --row 1 takes it." in done.out
+    assert "★ row 1 has the least noise on the mean of a step; --row 1 takes it." in done.out
     assert "fedpareto plan" not in done.out

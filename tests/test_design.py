@@ -54,7 +54,7 @@ WORDS = ["--share", 1.0, "--sigmas", 20, "--seeds", 2]
 
 def test_design_prints_the_noise_the_front_and_the_cost_and_draws_the_figure(study, fedpareto):
     status, out, err = fedpareto("design", study, *WORDS)
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, "real-pre: 20 trials × 2 repeats\n")
     assert "k = " in out
     assert "Train 50 rounds with σ = " in out
     assert "proxies" in out

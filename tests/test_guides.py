@@ -17,7 +17,7 @@ from fedpareto.testing import check_optimizer
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
-EXAMPLES = [p for p in sorted((ROOT / "examples").iterdir()) if p.suffix in (".py", ".toml")]
+EXAMPLES = [p for p in sorted((ROOT / "examples").iterdir()) if p.suffix in (".py", ".toml") or p.name == "hospitals_public.csv"]
 
 
 def blocks(page, language):
@@ -88,7 +88,7 @@ def test_every_snippet_of_a_guide_is_part_of_an_example(page):
 
 def test_the_queries_answer(finished_study):
     queries = [q for block in blocks(ROOT / "docs" / "guides" / "read-the-database.md", "sql") for q in block.split(";") if q.strip()]
-    assert len(queries) == 7
+    assert len(queries) == 8
     with closing(sqlite3.connect(f"{finished_study.with_suffix('.db').as_uri()}?mode=ro", uri=True)) as db:
         answers = [db.execute(query).fetchall() for query in queries]
     assert answers[0] == [("done", 2)]
@@ -98,6 +98,7 @@ def test_the_queries_answer(finished_study):
     assert len(answers[4]) == 2
     assert answers[5] == [("tiny", "randomization", 1)]
     assert answers[6][0][3] == 2
+    assert answers[7] == []  # nothing was attacked
 
 
 def test_the_example_that_reads_rows_runs(finished_study, monkeypatch, capsys):

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REACHED_INTO = ("botorch", "gpytorch", "linear_operator")
-KEPT = {".py", ".toml", ".md", ".txt", ".json", ".html", ".css", ".js", ".png", ".svg", ".npz", ".ipynb"}
+KEPT = {".py", ".toml", ".md", ".csv", ".txt", ".json", ".html", ".css", ".js", ".png", ".svg", ".npz", ".ipynb"}
 NOT_OURS = {".venv", ".venv-bench", ".git", "build", "dist", "__pycache__", "carry", "fedpareto.egg-info"}
 
 
@@ -107,6 +107,7 @@ def sources(root: Path) -> set[str]:
         if path.suffix in KEPT and path.is_file() and not NOT_OURS & set(path.relative_to(root).parts)
     }
     written = {path for path in found if path.parts[0] == "examples" and path.suffix not in {".py", ".toml", ".ipynb"} and "starter" not in path.parts}
+    written -= {Path("examples/hospitals_public.csv")}
     hidden = {path for path in found if any(part.startswith(".") for part in path.parts)}
     return {str(path) for path in found - written - hidden}
 

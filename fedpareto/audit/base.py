@@ -62,7 +62,7 @@ class Points:
 
     @property
     def delta(self) -> float:
-        return self.problem.privacy.delta(self.problem.data.clients)
+        return self.problem.delta
 
     @property
     def hidden_in_steps(self) -> bool:

@@ -11,6 +11,7 @@ import click
 
 from fedpareto.cli import (  # noqa: F401  (their commands)
     auditing,
+    counting,
     planning,
     reports,
     reproduce,

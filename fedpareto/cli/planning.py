@@ -213,14 +213,15 @@ def plan(
     if study:
         _write_study(study, choices[row - 1], asked, data)
     if figure:
-        plan_figure(choices, figure)
+        plan_figure(choices, figure, asked["batch_size"])
     if as_json:
         say(json.dumps(plan_data(choices)))
         return
     best = best_row(choices, asked["target_epsilon"])
     console().print(plan_table(choices, asked["batch_size"], best))
     if best is not None and len(choices) > 1:
-        say(f"★ row {best} has the least noise on the mean of a round; --row {best} takes it.")
+        of = "a step" if asked["batch_size"] else "a round"
+        say(f"★ row {best} has the least noise on the mean of {of}; --row {best} takes it.")
     for line in plan_statements(choices, asked, row):
         say(line.replace("fedpareto plan.", "--unit record."))
     if figure:
@@ -350,6 +351,7 @@ def design(
     pre-experiment is stored beside the study.
     """
     from fedpareto.design import Asked, Pre, design_study
+    from fedpareto.report.cost import announced
     from fedpareto.report.design import design_figure, design_lines
     from fedpareto.study import load_study
 
@@ -359,7 +361,7 @@ def design(
         raise SettingError(f"STUDY: must name a study file, found {str(study_file)!r}.")
     _check_figure(path.with_suffix(".png"), inputs_of(study, path))
     pre = Pre(share, clients, sample_ratio, sigmas, seeds)
-    found = design_study(study, pre, path, Asked(**asked))
+    found = design_study(study, pre, path, Asked(**asked), announced)
     if as_json:
         say(json.dumps(found.as_plain()))
         return

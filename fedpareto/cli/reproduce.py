@@ -49,7 +49,7 @@ def reproduce(
 
     It can be stopped or killed at any time: the same command goes on where it stood.
     """
-    from fedpareto.reproduce import named, report, train, work_of
+    from fedpareto.reproduce import named, report, train, work_of, write_data
 
     if listed:
         _print_list()
@@ -64,6 +64,8 @@ def reproduce(
         f"{_time(total)} if none is begun",
         err=True,
     )
+    if seconds != 0:
+        write_data(chosen, scale, folder)
     if not train(work, at_a_time, seconds):
         click.echo("the time is over; the same command goes on", err=True)
     for experiment in chosen:

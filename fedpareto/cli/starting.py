@@ -14,6 +14,7 @@ from fedpareto.files import folder_of_examples, write_new
 STARTER = "starter"
 FILES = ("study.toml", "my_model.py", "my_data.py", "README.md")
 NAMED = re.compile(r'"(\w+):\w+"')  # a part of the user's own, in a study file
+TABLE = re.compile(r'"(\w+\.csv)"')  # a table beside it
 
 
 @cli.command()
@@ -49,7 +50,7 @@ def asked_by(name: str) -> str:
 
 
 def files_of(name: str) -> list[Path]:
-    """Return the files of an example: its study file and the modules that it names."""
+    """Return the files of an example: its study file, and the modules and tables that it names."""
     folder = folder_of_examples()
     if name not in names():
         raise SettingError(
@@ -59,8 +60,10 @@ def files_of(name: str) -> list[Path]:
     if name == STARTER:
         return [folder / STARTER / file for file in FILES]
     study = folder / f"{name}.toml"
-    modules = sorted(set(NAMED.findall(study.read_text(encoding="utf-8"))))
+    text = study.read_text(encoding="utf-8")
+    modules = sorted(set(NAMED.findall(text)))
     beside = [folder / f"{module}.py" for module in [*modules, name]]
+    beside += [folder / table for table in sorted(set(TABLE.findall(text)))]
     return [study, *dict.fromkeys(path for path in beside if path.is_file())]
 
 

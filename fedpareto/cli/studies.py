@@ -83,6 +83,7 @@ def run(
     from fedpareto.loop import database
     from fedpareto.loop import run as run_study
     from fedpareto.report import write_page
+    from fedpareto.report.cost import announced
     from fedpareto.report.progress import progress
     from fedpareto.study import load_study
 
@@ -92,7 +93,7 @@ def run(
     evaluate = _executor(executor, cluster)
     if executor != "here":
         _say_cost(study, rows, cluster["workers"])
-    with progress(study) as watch:
+    with announced(study, rows) if executor == "here" else progress(study) as watch:
         store = run_study(study, db, evaluate, watch)
     with store:
         seen = looked(study, store)
@@ -226,9 +227,11 @@ def verify(study_file: Path, db: Path | None) -> None:
     """Propose every stored trial again from the rows before it, and compare."""
     from fedpareto.loop import checkable
     from fedpareto.loop import verify as differing
+    from fedpareto.report.cost import proposing_time
 
     study, store = opened(study_file, db, run_code=True)
     with store:
+        say(f"proposing {len(store)} trials again: {proposing_time(store)}", err=True)
         wrong = list(differing(study, store))
         count = checkable(study, store)
         rest = len(store) - count

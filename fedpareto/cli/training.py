@@ -70,6 +70,7 @@ def train(
     """Train one point of a study and keep the model, with a model card beside it."""
     from fedpareto.keep import train as train_point
     from fedpareto.report.card import write_model
+    from fedpareto.report.cost import training_time
     from fedpareto.report.privacy import private_search_cost
     from fedpareto.report.text import shown
 
@@ -87,7 +88,8 @@ def train(
         _check_counted(study, store, point, repeat)
         if not as_json:
             rounds = f", {point.settings['rounds']} rounds" if "rounds" in point.settings else ""
-            say(f"training trial {point.trial}, repeat {repeat}{rounds}", err=True)
+            about = training_time(study, store)
+            say(f"training trial {point.trial}, repeat {repeat}{rounds}{about}", err=True)
         trained = train_point(study, point.settings, repeat, store)
         model, card = write_model(seen, point, trained, row, path)
         same = _compared(store, row, trained)

@@ -214,7 +214,10 @@ def _last_line(error: Exception) -> str:
 def _answers(address: str) -> bool:
     """Say whether something listens at HOST:PORT."""
     host, _, port = address.rpartition(":")
-    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), ANSWERS):
+    with (
+        contextlib.suppress(OSError, ValueError),
+        socket.create_connection((host.strip("[]"), int(port)), ANSWERS),
+    ):
         return True
     return False
 
@@ -226,6 +229,11 @@ def _connected(on: OnRay) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
+    if on.address not in (None, "auto") and not _answers(on.address):  # Ray tries for minutes
+        raise SettingError(
+            "--address: must be HOST:PORT of the head of a Ray cluster, or `auto` where one runs "
+            f"here, found {on.address}, where nothing answers."
+        )
     options: dict[str, Any] = {"address": on.address or "local"}
     if on.address is None:
         cpus = on.workers * on.cpus_per_block if on.workers else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from fedpareto.federation.data import load
 from fedpareto.federation.setup import Setup, room
 from fedpareto.federation.sizes import size_of
 from fedpareto.noise import widened
+from fedpareto.problem import part
 from fedpareto.settings import fixed, largest, named
 from fedpareto.space import Choice, Integer, Values, Variable
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from fedpareto.federation.state import State
     from fedpareto.federation.trace import Trace
 
+UNSAID = 20  # settings that train together at most, where the problem does not say how many
 MEMORY = 4 * 2**30  # bytes that a block's stacked parameters, updates and noise may take
 Rows = NDArray[np.int64]
 
@@ -44,17 +47,21 @@ def traces(
     of the user's own are taken after every round too.
 
     A block has one seed on a CPU; on a GPU, rows that repeat the same settings with other seeds
-    join it. It is padded to a fixed number of settings, so that no row depends on how many there
-    are. seeds are those of `row_seeds`.
+    join it. Where the problem says how large a block is, it is padded to that many settings, so
+    that no row depends on how many there are; a study always says it. seeds are those of
+    `row_seeds`.
     """
     rows_at_once, seeds_at_once = at_once(problem)
     if not _repeated(problem, values, seeds):
         seeds_at_once = 1
+    done = 0
     for mine in _by_room(problem, given, len(seeds)):
         for places in grids([seeds[i] for i in mine], rows_at_once, seeds_at_once):
             grid = mine[places]  # [S,R] row numbers
             firsts = [seeds[rows[0]] for rows in grid]
-            trace, _ = trained(problem, values, given, grid, firsts, along=along)
+            with part(done / len(seeds), grid.size / len(seeds)):
+                trace, _ = trained(problem, values, given, grid, firsts, along=along)
+            done += grid.size
             yield grid.flatten(), trace
 
 
@@ -108,14 +115,14 @@ def trained(
     along: bool = False,
     more: int = 0,
 ) -> tuple[Trace, State]:
-    """Train one block, padded to its full size; the trace has the rows of the grid [S,R] alone.
+    """Train one block, padded if need be; the trace has the rows of the grid [S,R] alone.
 
     more is how many clients an observer may force into a round beyond those drawn.
     """
     from fedpareto.federation.run import run
 
-    rows_at_once, _ = at_once(problem)
-    padded = np.stack([np.resize(rows, rows_at_once) for rows in grid])
+    full = at_once(problem)[0] if problem.block else grid.shape[1]
+    padded = np.stack([np.resize(rows, full) for rows in grid])
     repeats = [setup_of(problem, seed, along) for seed in seeds]
     room = min(slots(problem, seeds) + more, problem.data.clients)
     trace, state = run(prepared(problem, values, given, padded[0], repeats, room), observer)
@@ -190,7 +197,11 @@ def device_of(problem: Federation) -> str:
         raise SettingError(
             "training.device: cuda must be there to be used, found no CUDA device. Use auto or cpu."
         )
-    return "cuda" if there else "cpu"
+    if not there:
+        return "cpu"
+    # torch says so once of the thread that takes slopes, and mends it itself
+    warnings.filterwarnings("ignore", message=".*no current CUDA context")
+    return "cuda"
 
 
 def at_once(problem: Federation) -> tuple[int, int]:
@@ -208,11 +219,11 @@ def at_once(problem: Federation) -> tuple[int, int]:
     if "private_fraction" in named(problem.mechanism):
         one += 5 * size * problem.data.clients
     if device_of(problem) == "cpu":
-        return max(1, min(problem.block, int(MEMORY / one))), 1
+        return max(1, min(problem.block or UNSAID, int(MEMORY / one))), 1
     import torch
 
     room = torch.cuda.get_device_properties(0).total_memory / 2
-    rows = max(1, min(problem.block, int(room / one)))
+    rows = max(1, min(problem.block or UNSAID, int(room / one)))
     return rows, max(1, int(room / (one * rows)))
 
 

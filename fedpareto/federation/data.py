@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fedpareto.errors import DataError, SettingError, did_you_mean
 from fedpareto.federation.catalog import FILES
 from fedpareto.federation.download import download, verify
+from fedpareto.federation.embedded import EMBEDDED, TABLES, digits
 from fedpareto.federation.formats import (
     Arrays,
     call_function,
@@ -29,7 +30,7 @@ from fedpareto.federation.formats import (
     read,
     read_npz,
 )
-from fedpareto.federation.tables import is_table, read_table, standardised
+from fedpareto.federation.tables import arrays_of, is_file_of_table, read_table, standardised
 from fedpareto.settings import is_own, setting
 
 OWN = (".npz", ".csv", ".parquet")  # how names of files of the user's own end
@@ -84,9 +85,9 @@ class Data:
     name: str = setting(
         "digits",
         help=(
-            "digits, mnist, fashion-mnist, cifar10, the path of an .npz file with x_train, "
-            "y_train, x_test, y_test, of a .csv or .parquet table, or your own function as "
-            "package.module:function"
+            "digits, mnist, fashion-mnist, cifar10, the table breast-cancer (columns hospital and "
+            "diagnosis), the path of an .npz file with x_train, y_train, x_test, y_test, of a "
+            ".csv or .parquet table, or your own function as package.module:function"
         ),
         search=False,
     )
@@ -94,7 +95,7 @@ class Data:
     split: str = setting(
         "iid",
         help=(
-            "how the images are dealt to the clients: iid, at random in equal shares; dirichlet, "
+            "how the records are dealt to the clients: iid, at random in equal shares; dirichlet, "
             "each class in shares drawn from Dirichlet(alpha); shards, sorted by class and cut; "
             "unequal, at random in shares drawn from Dirichlet(alpha); site, as the data say: each "
             "site is a client; or your own function as package.module:function"
@@ -113,7 +114,7 @@ class Data:
     )
     share: float = setting(
         1.0,
-        help="share of the training images that is used, the first of a fixed shuffle",
+        help="share of the training records that is used, the first of a fixed shuffle",
         above=0,
         at_most=1,
         search=False,
@@ -160,7 +161,7 @@ class Data:
 
     def _check_table(self) -> None:
         """Refuse a table without a column of labels, and columns of what is no table."""
-        if is_table(self.name):
+        if self.name in TABLES or is_file_of_table(self.name):
             if not self.label:
                 raise SettingError(
                     f"label: must name the column of {self.name} that is to be predicted, found "
@@ -170,8 +171,8 @@ class Data:
                 raise SettingError(f"site: must be another column than label, found {self.site!r}.")
         elif self.label or self.site:
             raise SettingError(
-                f"label and site: must go with a .csv or .parquet table, found {self.name!r}. An "
-                ".npz file names sites by the arrays site_train and site_test."
+                f"label and site: must go with a table (.csv, .parquet or breast-cancer), found "
+                f"{self.name!r}. An .npz file names sites by the arrays site_train and site_test."
             )
         if self.standardise not in ("", "site") and not self.standardise.endswith(".csv"):
             raise SettingError(
@@ -185,7 +186,7 @@ class Data:
         return is_own(self.name) or is_own(self.split)
 
 
-SETS = ("digits", *FILES)
+SETS = (*EMBEDDED, *FILES)
 
 
 def directory(named: str = "") -> Path:
@@ -220,27 +221,19 @@ def inventory(name: str, folder: Path) -> list[str] | None:
     return [str(path.relative_to(folder)) for path in paths]
 
 
-def _digits() -> Arrays:
-    """Return the 1,797 handwritten digits of scikit-learn; every fifth is for testing."""
-    from sklearn.datasets import load_digits
-
-    images, labels = load_digits(return_X_y=True)
-    x = images.astype(np.uint8).reshape(-1, 1, 8, 8)
-    y = labels.astype(np.int64)
-    test = np.arange(len(y)) % 5 == 4
-    return {"x_train": x[~test], "y_train": y[~test], "x_test": x[test], "y_test": y[test]}
-
-
 def _arrays(data: Data) -> Arrays:
     """Return the arrays of a data set: embedded, from files, or from the user's own source."""
     folder = directory(data.directory)
     if data.name == "digits":
-        return _digits()
+        return digits()
+    if data.name in TABLES:
+        table = TABLES[data.name]()
+        return arrays_of(data.name, table, data.label, data.site, data.test_share)
     if data.name not in FILES:
         if ":" in data.name:
             return call_function(data.name)
         path = own_file(data.name, folder)
-        if is_table(data.name):
+        if is_file_of_table(data.name):
             return checked(read_table(path, data.label, data.site, data.test_share), str(path))
         return read(read_npz, path)
     paths, reader = present(data.name, folder) or _fetched(data.name, folder)

@@ -27,7 +27,7 @@ _WITHHELD = "it is computed from values that clients withhold, which no noise hi
 
 MEASURES: dict[str, Measure] = {
     "test_error": Measure(
-        "share of test images classified wrongly by the final model",
+        "share of test records classified wrongly by the final model",
         last("error"),
         reference=1.0,
         worst="test_error_worst",
@@ -36,7 +36,7 @@ MEASURES: dict[str, Measure] = {
         source="models",
     ),
     "test_loss": Measure(
-        "mean cross-entropy of the final model on the test images",
+        "mean cross-entropy of the final model on the test records",
         last("loss"),
         worst="test_loss_worst",
         equal="test_loss_equal",
@@ -44,27 +44,27 @@ MEASURES: dict[str, Measure] = {
         source="models",
     ),
     "test_error_equal": Measure(
-        "mean of the clients' test errors, each on its share of the test images, all clients alike",
+        "mean of the clients' test errors, each on its share of the test records, all clients alike",
         last("equal_error"),
         reference=1.0,
         on_request=True,
         source="models",
     ),
     "test_loss_equal": Measure(
-        "mean of the clients' test losses, each on its share of the test images, all clients alike",
+        "mean of the clients' test losses, each on its share of the test records, all clients alike",
         last("equal_loss"),
         on_request=True,
         source="models",
     ),
     "test_error_worst": Measure(
-        "test error of the client whose share of the test images fares worst",
+        "test error of the client whose share of the test records fares worst",
         last("worst_error"),
         reference=1.0,
         of_one=True,
         source="models",
     ),
     "test_loss_worst": Measure(
-        "test loss of the client whose share of the test images fares worst",
+        "test loss of the client whose share of the test records fares worst",
         last("worst_loss"),
         of_one=True,
         source="models",
@@ -133,7 +133,7 @@ MEASURES: dict[str, Measure] = {
         reason=_WITHHELD,
     ),
     "kang23_eq15_by_size": Measure(
-        "the same, clients counted by the training images that they hold",
+        "the same, clients counted by the training records that they hold",
         eq15("by_size"),
         reference=1.0,
         on_request=True,
@@ -169,7 +169,7 @@ MEASURES: dict[str, Measure] = {
         source="settings",
     ),
     "xiao25_eq5": Measure(
-        "mean over a round's clients of the loss, on the training images of each, of the model "
+        "mean over a round's clients of the loss, on the training records of each, of the model "
         "that it sends (Xiao 2025, Eq. 5), in the last round",
         local_loss,
         equal="xiao25_eq5",
@@ -262,7 +262,7 @@ MEASURES: dict[str, Measure] = {
         source="costs",
     ),
     "parameters_shared_by_size": Measure(
-        "the same, clients counted by the training images that they hold",
+        "the same, clients counted by the training records that they hold",
         per_round(last("shared_by_size")),
         on_request=True,
         figures=("shared_by_size",),
@@ -286,7 +286,7 @@ MEASURES: dict[str, Measure] = {
         source="costs",
     ),
     "training_seconds_by_size": Measure(
-        "the same, clients counted by the training images that they hold",
+        "the same, clients counted by the training records that they hold",
         last("seconds_by_size"),
         on_request=True,
         figures=("seconds_by_size",),
@@ -311,7 +311,7 @@ MEASURES: dict[str, Measure] = {
         source="costs",
     ),
     "kang23_eq14_by_size": Measure(
-        "the same, clients counted by the training images that they hold, and the server",
+        "the same, clients counted by the training records that they hold, and the server",
         lambda trace, s: last("seconds_by_size")(trace, s) + last("server_seconds")(trace, s),
         on_request=True,
         figures=("seconds_by_size", "server_seconds"),

@@ -46,7 +46,7 @@ class Federation:
     training: Training
     mechanism: Mechanism
     objectives: tuple[Objective, ...]
-    block: int = 20
+    block: int = 0  # rows in one pass, fewer are padded to it; 0: up to 20, never padded
     privacy: Privacy = Privacy()
     cost: Cost = Cost()
     server: ServerStep = field(default_factory=Average)
@@ -86,6 +86,17 @@ class Federation:
     def hides_records(self) -> bool:
         """Whether the promise is about records that local steps hide."""
         return columns.hides_records(self)
+
+    @property
+    def delta(self) -> float:
+        """The δ of what is promised."""
+        return self.privacy.delta(columns.people(self))
+
+    @property
+    def deals_once(self) -> bool:
+        """Whether data are dealt to clients the same way in every training."""
+        fixed = self.private or isinstance(self.local, ClipsRecords)
+        return fixed or self.data.split == "site"
 
     @property
     def free(self) -> str | None:
@@ -168,6 +179,11 @@ class Federation:
     def unprotected(self) -> Federation | None:
         """Return the same federation without protection; None where data are private."""
         return baselines.unprotected(self)
+
+    @property
+    def examples(self) -> int:
+        """How many records there are for training."""
+        return (self.kept or Facts.of(load(self.data))).images
 
     def split_table(self, seed: int) -> NDArray[np.int64]:
         """Return how many training images of each class each client holds in a repeat, [K,C].

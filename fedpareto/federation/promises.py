@@ -15,11 +15,12 @@ from fedpareto.federation.columns import (
     contract_of,
     hides_records,
     people,
-    replaced,
     rounds_of,
+    stated_loss,
+    works_on,
 )
 from fedpareto.federation.local import LOCAL_STEPS
-from fedpareto.mechanisms import MECHANISMS, links_of
+from fedpareto.mechanisms import MECHANISMS, links_of, states_loss
 from fedpareto.privacy import (
     Guarantee,
     guarantee,
@@ -28,6 +29,7 @@ from fedpareto.privacy import (
     record_selection_guarantee,
     selection_guarantee,
 )
+from fedpareto.privacy.stated import stated_guarantee
 from fedpareto.settings import searched
 from fedpareto.space import Choice, Variable
 
@@ -43,6 +45,8 @@ def promise(
     columns = rounds_of(problem, values, 1)
     if hides_records(problem):
         return _of_records(problem, columns)
+    if states_loss(problem.mechanism):
+        return _stated(problem, columns, view or problem.privacy.view)
     seen = _seen(problem, columns, view or problem.privacy.view)
     if seen is None:
         return None
@@ -50,6 +54,22 @@ def promise(
     numbers = {n: float(v[0]) if isinstance(v, np.ndarray) else v for n, v in terms.items()}
     found = guarantee(problem.privacy, **numbers)
     return replace(found, notes=found.notes + _weighed(problem))
+
+
+def _stated(problem: Federation, columns: Columns, view: str) -> Guarantee | None:
+    """Return what a mechanism promises that states its own loss, of one point."""
+    found = stated_guarantee(
+        problem.privacy,
+        stated_loss(problem, columns, 0),
+        name=type(problem.mechanism).__name__,
+        of=works_on(problem.mechanism),
+        rounds=int(columns["rounds"][0]),
+        clients=problem.data.clients,
+        cohort=float(columns["cohort"][0]),
+        sampling=problem.training.sampling,
+        view=view,
+    )
+    return found and replace(found, notes=found.notes + _weighed(problem))
 
 
 def search_promise(
@@ -116,7 +136,7 @@ def _of_all_records(
     records = contract_of(problem, columns).records
     if records is None or not (columns["record_noise_multiplier"] > 0).all():
         return None
-    return record_selection_guarantee(
+    found = record_selection_guarantee(
         problem.privacy,
         records,
         rounds=columns["rounds"],
@@ -128,6 +148,7 @@ def _of_all_records(
         repeats=repeats,
         chosen=chosen,
     )
+    return replace(found, notes=found.notes + _standardised(problem))
 
 
 def _ours(problem: Federation) -> bool:
@@ -189,7 +210,7 @@ def _terms_of(problem: Federation, points: Sequence[Mapping[str, Any]]) -> dict[
 
 def _seen(problem: Federation, columns: Columns, view: str) -> Seen | None:
     """Return what an onlooker sees of these points; None unless noise hides every one."""
-    seen = contract_of(problem, columns).seen(view, replaced(problem.privacy))
+    seen = contract_of(problem, columns).seen(view, problem.privacy.replaces_clients)
     if seen is None or not (columns["sigma"] > 0).all():
         return None
     return seen

@@ -16,7 +16,7 @@ from fedpareto.errors import (
 )
 from fedpareto.federation.blocks import device_of
 from fedpareto.federation.bounds import memory
-from fedpareto.federation.columns import given_of, hides_records, replaced
+from fedpareto.federation.columns import given_of, hides_records
 from fedpareto.federation.data import load
 from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.measures import function_name
@@ -25,7 +25,13 @@ from fedpareto.federation.record_rules import check_alone, check_silos, check_te
 from fedpareto.federation.setup import seeded
 from fedpareto.federation.sizes import size_of
 from fedpareto.federation.split import deal
-from fedpareto.mechanisms import AddsGaussian, LimitsSummands, adds_noise, needs_everyone
+from fedpareto.mechanisms import (
+    AddsGaussian,
+    LimitsSummands,
+    adds_noise,
+    needs_everyone,
+    states_loss,
+)
 from fedpareto.problem import Judge, judges
 from fedpareto.settings import function_of, is_own, largest, least, named
 from fedpareto.space import Variable
@@ -88,7 +94,7 @@ def _check_epsilon(problem: Federation) -> None:
         return
     training = problem.training
     contract = Round(problem.data.clients, 1.0, training.sampling, training.weighting)
-    if not all(contract.bounded(view, replaced(problem.privacy)) for view in views):
+    if not all(contract.bounded(view, problem.privacy.replaces_clients) for view in views):
         raise SettingError(
             "training.weighting: must be uniform for a true ε of sums, or of a replaced client, "
             "found size: a client with many images would weigh more than the clipping norm bounds. "
@@ -109,7 +115,8 @@ def _check_noise(problem: Federation) -> None:
     sigma = 0.0
     if isinstance(mechanism, AddsGaussian) and adds_noise(mechanism):
         sigma, _ = mechanism.gaussian({**lowest, "cohort": 1.0})
-    if sigma > 0:
+    stated = states_loss(mechanism)
+    if sigma > 0 or (stated and stated.privacy_loss({**lowest, "cohort": 1.0}, False) is not None):
         return
     silent = [name for name, v in lowest.items() if v == 0]
     zero = next((n for n in silent if n.startswith(("sigma", "noise_multiplier"))), "name")

@@ -22,7 +22,7 @@ MOST_LABELS = 1000  # whole numbers up to which labels are classes
 CELL = 64  # bytes that a cell takes while it is read
 
 
-def is_table(name: str) -> bool:
+def is_file_of_table(name: str) -> bool:
     """Say whether a data file is a table."""
     return name.endswith((".csv", ".parquet"))
 
@@ -37,6 +37,15 @@ def read_table(path: Path, label: str, site: str, test_share: float) -> Arrays:
         raise DataError(
             f"{path}: must be a table that can be read, found {type(error).__name__}: {error}."
         ) from error
+    return arrays_of(str(path), table, label, site, test_share)
+
+
+def arrays_of(path: str, table: Table, label: str, site: str, test_share: float) -> Arrays:
+    """Return the arrays of a table; some records of each site are for testing.
+
+    path says in errors where the table is from.
+    """
+    table = dict(table)
     labels, sites = (_taken(path, table, key, name) for key, name in _roles(label, site))
     y = _labels(labels or [])
     where = np.zeros(len(y), dtype=np.int64) if sites is None else codes(sites)
@@ -107,7 +116,7 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
         )
 
 
-def _taken(path: Path, table: Table, key: str, name: str) -> list[str] | None:
+def _taken(path: str, table: Table, key: str, name: str) -> list[str] | None:
     """Take a column out of a table; None where none is named."""
     if not name:
         return None
@@ -123,7 +132,7 @@ def _taken(path: Path, table: Table, key: str, name: str) -> list[str] | None:
     return cells
 
 
-def _empty(path: Path, name: str, record: int) -> DataError:
+def _empty(path: str, name: str, record: int) -> DataError:
     return DataError(
         f"{path}: column {name!r} must have no empty cell, found one in record {record}. Fill it, "
         "or leave the record out."
@@ -159,7 +168,7 @@ def _labels(cells: Sequence[str]) -> NDArray[Any]:
     return numbers.astype(np.int64) if counted else numbers.astype(np.float32)
 
 
-def _inputs(path: Path, table: Table) -> tuple[NDArray[np.float32], list[str]]:
+def _inputs(path: str, table: Table) -> tuple[NDArray[np.float32], list[str]]:
     """Return the inputs [n,d] and their names: a number each, or one for each word of a column."""
     columns: list[NDArray[Any]] = []
     names: list[str] = []

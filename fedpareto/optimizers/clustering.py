@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedpareto.history import History
 from fedpareto.noise import derive, rng
 from fedpareto.optimizers.random import first
+from fedpareto.optimizers.replay import Rows, replayed
 from fedpareto.optimizers.variation import distinct, offspring
 from fedpareto.problem import Problem, judges, penalised
 from fedpareto.settings import setting
 from fedpareto.space import FloatArray, Space
-
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -109,12 +107,11 @@ class FedMoeac:
         """Replay the selection batch by batch and return the rows alive now."""
         y = history.y
         judged = penalised(judges(problem), history.judged) if self.penalty else y
-        alive = np.empty(0, dtype=np.int64)
-        for batch in range(history.batches):
-            born = np.flatnonzero((history.batch == batch) & ~history.failed)
-            union = np.concatenate([alive, born])
-            alive = union[survivors(y[union], self.population, judged[union])]
-        return alive
+
+        def fittest(union: Rows) -> Rows:
+            return union[survivors(y[union], self.population, judged[union])]
+
+        return replayed(self, history, np.column_stack([y, judged]), fittest)
 
 
 def _in_turn(size: int, n: int, draw: np.random.Generator) -> Rows:

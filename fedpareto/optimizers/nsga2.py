@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedpareto.front import crowding, ranks
 from fedpareto.history import History
 from fedpareto.noise import rng
 from fedpareto.optimizers.random import first
+from fedpareto.optimizers.replay import Rows, replayed
 from fedpareto.optimizers.variation import distinct, offspring
 from fedpareto.problem import Problem, excess, judges, penalised
 from fedpareto.settings import setting
 from fedpareto.space import FloatArray, Space
-
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -105,12 +103,12 @@ class Nsga2:
     def _survivors(self, problem: Problem, history: History) -> Rows:
         """Replay the selection batch by batch and return the rows alive now."""
         y = self._judged(problem, history)
-        measured, over = ~history.failed, self._over(problem, history)
-        alive = np.empty(0, dtype=np.int64)
-        for batch in range(history.batches):
-            born = np.flatnonzero((history.batch == batch) & measured)
-            alive = select(np.concatenate([alive, born]), y, self.population, over)
-        return alive
+        over = self._over(problem, history)
+
+        def fittest(rows: Rows) -> Rows:
+            return select(rows, y, self.population, over)
+
+        return replayed(self, history, np.column_stack([y, over]), fittest)
 
     def _children(
         self,

@@ -48,10 +48,12 @@ def distinct(
 
     breed returns two children for each pair asked for.
     """
-    known = {row.tobytes() for row in seen}
+    known: set[bytes] = set()
     children: list[FloatArray] = []
     for attempt in range(50):
-        for child in space.snap(breed((n - len(children) + 1) // 2)):
+        bred = space.snap(breed((n - len(children) + 1) // 2))
+        known |= {row.tobytes() for row in among(bred, seen)}
+        for child in bred:
             fresh = child.tobytes() not in known
             if len(children) < n and (fresh or attempt == 49):
                 known.add(child.tobytes())
@@ -59,6 +61,18 @@ def distinct(
         if len(children) == n:
             break
     return np.array(children).reshape(n, len(space))
+
+
+def among(x: FloatArray, seen: FloatArray) -> FloatArray:
+    """Return those rows of seen [k,d] that may be rows of x [n,d]: all that are, hardly another."""
+    wanted, found = (_hashed(rows) for rows in (x, seen))
+    return seen[np.isin(found, wanted)]
+
+
+def _hashed(x: FloatArray) -> NDArray[np.uint64]:
+    """Return a number [n] for each row of x [n,d], equal for equal ones."""
+    odd = np.cumprod(np.full(x.shape[1], 6364136223846793005, np.uint64))
+    return np.asarray((np.ascontiguousarray(x).view(np.uint64) * odd).sum(axis=1))
 
 
 def simulated_binary(

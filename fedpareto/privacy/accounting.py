@@ -105,6 +105,11 @@ class Privacy:
         return min(1e-5, 0.1 / clients)
 
     @property
+    def replaces_clients(self) -> bool:
+        """Whether any other client, of any size, may stand in the place of one."""
+        return self.unit == "client" and self.adjacency == "replace"
+
+    @property
     def lost(self) -> int:
         """How many clients of a round add no noise that can be counted on."""
         return self.dropouts + self.colluders

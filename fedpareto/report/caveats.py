@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from fedpareto.privacy import Privacy
 from fedpareto.report.choose import Point
 from fedpareto.report.points import View
 from fedpareto.report.privacy import guarantee_of, terms_of
@@ -19,7 +20,11 @@ LOOKS_ON = {
     "release": "Onlookers see the models and nothing else. The server, which sees uploads and "
     "knows who took part in which round, is trusted to keep both secret.",
 }
-HIDDEN = {"client": "everything that one client holds", "record": "one record of one client"}
+BY_STEPS = (  # where local steps hide records
+    "Clients trust nobody but themselves: at every local step a client clips the gradient of each "
+    "record and adds noise, and only that is counted. So the promise is the same towards a server "
+    "that sees every upload, one that sees sums alone, and whoever sees the models."
+)
 NEIGHBOUR = {
     "zero_out": "the client's update were left out",
     "replace": "any other stood in its place",
@@ -28,12 +33,53 @@ RECORD = {  # where local steps hide it
     "zero_out": "the record were left out of every local step",
     "replace": "any other record stood in its place",
 }
+RECORDS = {  # and where it hides those of one person
+    "zero_out": "they were left out of every local step",
+    "replace": "any others stood in their place",
+}
 LEVEL = {
     "record": "Record level: it covers one record. Someone with many records is covered less, and "
     "that a client took part is not hidden.",
+    "person": "Record level: it covers so many records of one person at one client. Someone with "
+    "more, or with records at other clients too, is covered less, and that a client took part is "
+    "not hidden.",
     "client": "Client level: it covers one client's data as a whole. Clients that belong to one "
     "person or group are covered less.",
 }
+
+
+def covered(terms: Privacy) -> str:
+    """Return what one promise covers: a client, a record, or a person with several records."""
+    return "person" if terms.records_per_person > 1 else terms.unit
+
+
+def threat(terms: Privacy, by_steps: bool) -> tuple[str, str]:
+    """Return who looks on, and what is to be hidden; by_steps where local steps hide records."""
+    return _looks_on(terms, by_steps), f"To be hidden is {_hidden(terms, by_steps)}."
+
+
+def _looks_on(terms: Privacy, by_steps: bool) -> str:
+    if by_steps:
+        return BY_STEPS
+    counted = ""
+    if terms.dropouts + terms.colluders:
+        counted = (
+            f" It counts on {terms.dropouts} dropouts and {terms.colluders} colluders a round."
+        )
+    return LOOKS_ON[terms.view] + counted
+
+
+def _hidden(terms: Privacy, by_steps: bool) -> str:
+    """Return what is to be hidden, and from which neighbour it should not differ."""
+    what, neighbour = "everything that one client holds", NEIGHBOUR[terms.adjacency]
+    if terms.unit == "record":
+        what, neighbour = "one record of one client", NEIGHBOUR["replace"]
+    if by_steps:
+        neighbour = RECORD[terms.adjacency]
+    if covered(terms) == "person":
+        what = f"up to {terms.records_per_person} records of one person at one client"
+        neighbour = RECORDS[terms.adjacency]
+    return f"{what}: what an onlooker sees should be nearly as likely if {neighbour}"
 
 
 def not_guaranteed(seen: View, point: Point | None) -> list[str]:
@@ -53,7 +99,7 @@ def not_guaranteed(seen: View, point: Point | None) -> list[str]:
             "it cost privacy that is counted nowhere here."
         )
     if promised:
-        lines += _of_the_promise(promised.unit)
+        lines += _of_the_promise(promised.unit if terms is None else covered(terms))
     lines += [
         "Anything beside the messages that the threat model names: timing, the size and number of "
         "messages, who fails or joins when, logs, memory, error reports, and scores published on "
@@ -78,7 +124,7 @@ def not_guaranteed(seen: View, point: Point | None) -> list[str]:
 
 
 def _of_the_promise(unit: str) -> list[str]:
-    """Return what a promise for a client or a record does not cover."""
+    """Return what a promise for a client, a record or a person does not cover."""
     return [
         "The simulation's own noise: it comes from a seed, so that the study can be repeated, and "
         "whoever knows the seed can take it off. Deployed noise must come from the system's secure "

@@ -89,13 +89,15 @@ function tickText(v) {
 // Axes, grid and labels on a fresh drawing that is as wide as its box; returns the scales and the drawing to add to.
 function frame(box, height, across, upwards, words) {
   const W = Math.max(260, box.clientWidth), H = height, top = 26, bottom = 44, right = 14;
-  const yTicks = ticks(upwards.span[0], upwards.span[1], upwards.log, Math.max(4, H / 55));
+  const yTicks = ticks(upwards.span[0], upwards.span[1], upwards.log, Math.max(5, H / 55));
   const left = 14 + 7.2 * Math.max(2, ...yTicks.map((v) => tickText(v).length));
   const x = scale(across.span, across.log, left, W - right), y = scale(upwards.span, upwards.log, H - bottom, top);
   const svg = node(box, "svg", { width: W, height: H, viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": words });
-  for (const v of ticks(across.span[0], across.span[1], across.log, Math.max(3, (W - left) / 85))) {
+  const xTicks = across.marks || ticks(across.span[0], across.span[1], across.log, Math.max(3, (W - left) / 70)).map((v) => [v, tickText(v)]);
+  const room = (W - right - left) / Math.max(1, xTicks.length);
+  for (const [v, say] of xTicks) {
     node(svg, "line", { x1: x.at(v), x2: x.at(v), y1: top, y2: H - bottom, class: "grid" });
-    node(svg, "text", { x: x.at(v), y: H - bottom + 17, "text-anchor": "middle" }, tickText(v));
+    node(svg, "text", { x: x.at(v), y: H - bottom + 17, "text-anchor": "middle" }, across.marks ? cut(say, room) : say);
   }
   for (const v of yTicks) {
     node(svg, "line", { x1: left, x2: W - right, y1: y.at(v), y2: y.at(v), class: "grid" });
@@ -104,6 +106,12 @@ function frame(box, height, across, upwards, words) {
   node(svg, "text", { x: W - right, y: H - 6, "text-anchor": "end", class: "axis" }, `${across.label}${across.log ? " (log)" : ""} →`);
   node(svg, "text", { x: 2, y: 14, class: "axis" }, `↑ ${upwards.label}${upwards.log ? " (log)" : ""}`);
   return { svg, x, y, W, H, left, right: W - right, top, bottom: H - bottom };
+}
+
+// A text as long as there is room for.
+function cut(text, room) {
+  const most = Math.max(2, Math.floor(room / 7.2));
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
 // A canvas over a drawing, sharp on every screen.

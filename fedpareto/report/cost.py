@@ -2,8 +2,132 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from fedpareto.errors import FedparetoError, guarded
+from fedpareto.federation import Federation
+from fedpareto.federation.timing import block_seconds
+from fedpareto.problem import is_private
+from fedpareto.report.progress import in_words, progress
+from fedpareto.settings import largest
 from fedpareto.store import Store
 from fedpareto.study import Study
+from fedpareto.words import visible
+
+Shown = Callable[[Study, Path], AbstractContextManager[Callable[[Store], None]]]
+FEW = 100  # rounds of blocks that are trained before a few rounds could be timed to any use
+
+
+def estimate(study: Study, rows: Path) -> str:
+    """Return a line that says how much is left to train and about how long it takes.
+
+    By the trainings so far; before the first, by a few rounds of one block, unless the study is
+    over as soon as those, or its data are private.
+    """
+    try:
+        found = _beside(study, rows)
+    except FedparetoError:  # the run itself says what is wrong
+        return ""
+    trials, trainings = (study.budget, study.budget * study.repeats) if found is None else found[0]
+    if trainings <= 0:
+        return "nothing is left to train"
+    what = f"{trials} {'trial' if trials == 1 else 'trials'}"
+    what += f" × {study.repeats} repeats" if study.repeats > 1 else ""
+    blocks = _blocks(study, trials)
+    if found is not None and found[1]:
+        seconds = blocks * study.problem.block * found[1]  # a block that is not full takes as long
+        return f"{what}: about {in_words(max(1.0, seconds))} of training, by those so far"
+    each = _probed(study) if blocks * _rounds(study) > FEW else None
+    if each is None:
+        return what
+    return f"{what}: about {in_words(max(1.0, blocks * each))} of training"
+
+
+def training_time(study: Study, store: Store) -> str:
+    """Return about how long one training takes, by those so far; nothing before the first.
+
+    It is that of a whole block, since a training alone is padded to one.
+    """
+    works = store.works().values()
+    trainings = sum(work.trainings for work in works)
+    if not trainings:
+        return ""
+    each = sum(work.seconds for work in works) / trainings
+    return f", about {in_words(max(1.0, each * study.problem.block))}"
+
+
+def proposing_time(store: Store) -> str:
+    """Return how long proposing every trial took at most: what sessions took beside training."""
+    trained = sum(work.seconds for work in store.works().values())
+    rest = max(1.0, store.seconds() - trained)
+    return f"at most about {in_words(rest)}, by the sessions so far"
+
+
+@contextlib.contextmanager
+def announced(study: Study, rows: Path) -> Iterator[Callable[[Store], None]]:
+    """Say about how long a study takes, then show how far it has come; give what `run` calls."""
+    line = estimate(study, rows)
+    if line:
+        print(visible(f"{study.name}: {line}"), file=sys.stderr, flush=True)
+    with progress(study) as watch:
+        yield watch
+
+
+@contextlib.contextmanager
+def quietly(study: Study, rows: Path) -> Iterator[Callable[[Store], None]]:
+    """Say nothing; give what `run` calls."""
+    yield lambda store: None
+
+
+def _beside(study: Study, rows: Path) -> tuple[tuple[int, int], float] | None:
+    """Return trials and trainings left, and the seconds of a training; None without a database."""
+    if not rows.is_file() or not rows.stat().st_size:
+        return None
+    with Store.read(rows) as store:
+        store.check(study.identity)
+        left = study.budget - store.finished(), study.budget * study.repeats - store.trainings()
+        works = store.works().values()
+        trainings = sum(work.trainings for work in works)
+        return left, sum(work.seconds for work in works) / trainings if trainings else 0.0
+
+
+def _blocks(study: Study, trials: int) -> int:
+    """Return how many blocks so many trials take, every repeat."""
+    batch, size = study.optimizer.batch, max(1, study.problem.block)
+    whole, rest = divmod(trials, batch)
+    return (whole * math.ceil(batch / size) + math.ceil(rest / size)) * study.repeats
+
+
+def _rounds(study: Study) -> int:
+    problem = study.problem
+    return int(largest(problem.training.rounds)) if isinstance(problem, Federation) else 0
+
+
+def _probed(study: Study) -> float | None:
+    """Return the seconds of a block, by a few rounds; None where that is not known or not to be."""
+    if not isinstance(study.problem, Federation) or is_private(study.problem):
+        return None
+    with contextlib.suppress(Exception), _quiet(), guarded():  # the run itself says what is wrong
+        return block_seconds(study.problem)
+    return None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Say nothing of what the run says again."""
+    log = logging.getLogger("fedpareto")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def cost_left(study: Study, store: Store | None, workers: int | None = None) -> str:

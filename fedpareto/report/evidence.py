@@ -17,7 +17,7 @@ from fedpareto.problem import Judge, Limit, is_private
 from fedpareto.report.again import again, signed
 from fedpareto.report.against import against
 from fedpareto.report.audits import lines
-from fedpareto.report.caveats import HIDDEN, LOOKS_ON, NEIGHBOUR, RECORD, not_guaranteed
+from fedpareto.report.caveats import not_guaranteed, threat
 from fedpareto.report.choose import Point, pick
 from fedpareto.report.paper import (
     Html,
@@ -29,7 +29,7 @@ from fedpareto.report.paper import (
     sheet,
     table,
 )
-from fedpareto.report.points import View, by_budget, split_table
+from fedpareto.report.points import Deals, View, by_budget, split_table
 from fedpareto.report.privacy import (
     NO_SPLIT,
     epsilon_heading,
@@ -142,8 +142,10 @@ def _data(seen: View) -> Html:
         return section("Data", paragraph("A problem given in Python; it names no data."))
     split = split_table(seen)
     held = ""
-    if split is not None:
-        held = f" {int(split.sum()):,} training examples of {split.shape[1]} classes."
+    problem = seen.study.problem
+    if split is not None and isinstance(problem, Deals):
+        held = f" {problem.examples:,} training examples"
+        held += f" of {split.shape[1]} classes." if split.shape[1] > 1 else "."
     dealt = data["split"]
     if dealt in ("dirichlet", "unequal"):
         dealt += f" (alpha {data['alpha']:g})"
@@ -155,9 +157,19 @@ def _data(seen: View) -> Html:
         whose = f"The search trained on private data, and its price is stated below. {NO_SPLIT}"
     what = (
         f"{data['name']}, dealt to {data['clients']:,} clients: {dealt}; "
-        f"share used {data['share']:g}.{held}"
+        f"share used {data['share']:g}.{held}{_standardised(data)}"
     )
     return section("Data", paragraph(what), paragraph(whose))
+
+
+def _standardised(data: Mapping[str, Any]) -> str:
+    """Say by what inputs are brought to one scale."""
+    how = data.get("standardise", "")
+    if not how:
+        return ""
+    own = how == "site"
+    by = "each site's own training records" if own else f"{how}, which is taken to be public"
+    return f" Inputs are standardised by {by}."
 
 
 def _threat(seen: View) -> Html:
@@ -167,21 +179,9 @@ def _threat(seen: View) -> Html:
         return section(
             "Threat model", paragraph("None is stated: the problem knows no privacy terms.")
         )
-    looks_on = LOOKS_ON[terms.view]
-    if terms.dropouts + terms.colluders:
-        looks_on += (
-            f" It counts on {terms.dropouts} dropouts and {terms.colluders} colluders a round."
-        )
     problem = seen.study.problem
     by_steps = isinstance(problem, Federation) and problem.hides_records
-    neighbour = NEIGHBOUR["replace" if terms.unit == "record" else terms.adjacency]
-    if by_steps:
-        neighbour = RECORD[terms.adjacency]
-    hidden = (
-        f"To be hidden is {HIDDEN[terms.unit]}: "
-        f"what an onlooker sees should be nearly as likely if {neighbour}."
-    )
-    return section("Threat model", paragraph(looks_on), paragraph(hidden))
+    return section("Threat model", *map(paragraph, threat(terms, by_steps)))
 
 
 def _searched(seen: View) -> Html:
@@ -198,7 +198,7 @@ def _searched(seen: View) -> Html:
     )
     fixed = {
         f"{part}.{k}": v
-        for part in ("model", "training", "mechanism")
+        for part in ("model", "training", "local", "mechanism", "server")
         for k, v in study.description.get(part, {}).items()
         if not isinstance(v, dict | list) and v is not None
     }
@@ -211,15 +211,16 @@ def _searched(seen: View) -> Html:
 
 def _drawn(seen: View) -> str:
     """Say what trainings share of their random numbers."""
-    if is_private(seen.study.problem):
+    problem = seen.study.problem
+    if is_private(problem):
         return (
             "The split is the same in every training; start, cohorts, mini-batches and noise are "
             "each training's own, from the seed and a secret in the database."
         )
-    return (
-        "Repeats differ in split, start, mini-batches and noise; repeat r of every trial has the "
-        "same."
-    )
+    differ = "start, mini-batches and noise; repeat r of every trial has the same."
+    if isinstance(problem, Federation) and problem.deals_once:
+        return f"The split is the same in every training. Repeats differ in {differ}"
+    return f"Repeats differ in split, {differ}"
 
 
 def _times(seen: View) -> str:

@@ -1,6 +1,6 @@
 // What the reader has chosen, and what follows when it changes.
 const state = { prefer: "", x: null, y: null, third: null, log: { x: null, y: null }, all: false, limits: table(), pick: null, picked: null, best: null, knee: null,
-  near: null, inside: null, worst: null, more: false, shown: undefined };
+  near: null, inside: null, worst: null, moved: null, more: false, shown: undefined };
 const shownIndex = () => state.picked ?? state.best;
 const insideNow = () => state.inside;
 const limitOf = (o) => state.limits[o.name] ?? o.limit;
@@ -36,6 +36,7 @@ function look(i, x, y) {
   state.near = i;
   paintRings();
   paintParallel();
+  paintSlices();
 }
 
 let waiting = false;
@@ -57,6 +58,7 @@ function refresh() {
   state.inside = insideOf(state.limits);
   paintFront();
   paintParallel();
+  paintSlices();
   paintTable();
   paintLimitRows();
   const i = shownIndex();
@@ -136,7 +138,7 @@ function paintLimitRows() {
 
 // Draw all of it anew: at the start, for a new width, other colours, other axes or newer rows.
 function draw() {
-  write(byId("summary"), data.summary);
+  tell(byId("summary"), data.summary);
   write(byId("proxies"), data.proxies.join(" "));
   write(byId("made"), `Made with ${data.made}.`);
   write(byId("file"), data.file);
@@ -146,8 +148,9 @@ function draw() {
   const of = `the study's recommended point, ${title(data.points.recommended)}`;
   write(byId("promised").firstElementChild, `What is promised of ${of}, and what is not`);
   byId("promises").replaceChildren();
-  for (const line of data.privacy) node(byId("promises"), "li", {}, line);
+  for (const line of data.privacy) tell(node(byId("promises"), "li"), line);
   plot = threads = null;
+  slices = [];
   state.shown = undefined;
   state.near = null;
   drawControls();
@@ -158,11 +161,14 @@ function draw() {
   refresh();
   drawFront();
   drawParallel();
+  drawSlices();
   drawCurve();
   drawTable();
   drawFailed();
   drawSplit();
+  drawWords();
   refresh();
+  cue();
 }
 
 async function copy(button, text) {
@@ -218,6 +224,7 @@ function wire() {
   }
   byId("third").addEventListener("change", (event) => { state.third = event.target.value; drawFront(); refresh(); });
   byId("all").addEventListener("change", (event) => { state.all = event.target.checked; drawFront(); refresh(); });
+  byId("moved").addEventListener("change", (event) => { state.moved = event.target.value; drawSlices(); paintSlices(); });
   byId("worst").addEventListener("change", (event) => { state.worst = event.target.value; drawClients(shownIndex()); });
   byId("reset").addEventListener("click", () => { state.limits = table(); byId("limit-words").hidden = true; refresh(); });
   byId("prefer").addEventListener("change", (event) => { state.prefer = event.target.value; refresh(); });
@@ -229,7 +236,8 @@ function wire() {
     byId("front-card").scrollIntoView();
   });
   byId("unpick").addEventListener("click", () => choose(null));
-  byId("more").addEventListener("click", () => { state.more = true; drawTable(); paintTable(); });
+  byId("more").addEventListener("click", () => { state.more = true; drawTable(); paintTable(); cue(); });
+  wireWords();
   for (const name of ["toml", "python", "commands", "file"])
     byId(`copy-${name}`).addEventListener("click", (event) => copy(event.target, byId(name).textContent));
   let wide = innerWidth;

@@ -14,15 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto import __version__
-from fedpareto.federation.measures import MEASURES
+from fedpareto.federation import MEASURES, Federation
 from fedpareto.files import starts_as, write_whole
 from fedpareto.privacy import VIEWS, rounded_up
 from fedpareto.problem import Limit, is_private
 from fedpareto.report.against import against
 from fedpareto.report.against import as_data as baselines
 from fedpareto.report.audits import panel
+from fedpareto.report.caveats import covered
 from fedpareto.report.choose import Point, aim_of
 from fedpareto.report.figures import MOST_CLIENTS
+from fedpareto.report.glossary import WORDS
+from fedpareto.report.importance import FEWEST
+from fedpareto.report.importance import as_data as importance
 from fedpareto.report.paper import safe
 from fedpareto.report.points import Deals, View, split_table
 from fedpareto.report.privacy import (
@@ -40,7 +44,16 @@ from fedpareto.space import Choice
 from fedpareto.study.write import fixed_study, to_toml
 from fedpareto.words import in_shell
 
-SCRIPTS = ("data.js", "charts.js", "front.js", "parallel.js", "panels.js", "page.js")
+SCRIPTS = (
+    "data.js",
+    "charts.js",
+    "front.js",
+    "parallel.js",
+    "slices.js",
+    "panels.js",
+    "words.js",
+    "page.js",
+)
 MANY = 3000  # points beyond which measures keep four digits, to stay small
 
 
@@ -70,6 +83,7 @@ def as_json(data: Mapping[str, Any]) -> str:
 
 def page_data(seen: View) -> dict[str, Any]:
     """Return everything the page shows, as plain data."""
+    problem = seen.study.problem
     split = split_table(seen)
     packages = ", ".join(
         f"{name} {found}" if found else f"no {name}" for name, found in package_versions().items()
@@ -114,17 +128,27 @@ def page_data(seen: View) -> dict[str, Any]:
         "baselines": baselines(seen),
         "against": against(seen),
         "price": search_price(seen),
-        "above": ABOVE,
-        "scale": SCALE,
         "split": None if split is None else split[:MOST_CLIENTS].tolist(),
-        "clients": None if split is None else len(split),
-        "noSplit": NO_SPLIT if is_private(seen.study.problem) else "",
+        "clients": problem.data.clients if isinstance(problem, Deals) else None,
+        "noSplit": NO_SPLIT if is_private(problem) else "",
         "file": to_toml(seen.study.description) if seen.study.description else "",
         "template": _template(seen),
         "studyFile": seen.study.path.name if seen.study.path else "study.toml",
         "commands": _commands(seen),
         "made": f"fedpareto {__version__}, Python {platform.python_version()}, {packages}, "
         f"seed {seen.study.seed}",
+        **_explained(seen),
+    }
+
+
+def _explained(seen: View) -> dict[str, Any]:
+    """Return what helps to understand the rest: words, published values, which setting matters."""
+    return {
+        "above": ABOVE,
+        "scale": SCALE,
+        "glossary": WORDS,
+        "importance": importance(seen),
+        "fewest": FEWEST,
     }
 
 
@@ -245,17 +269,25 @@ def _kind(value: Any) -> str:
     return "float" if isinstance(value, float) else "integer"
 
 
+WHOSE = {  # data that somebody may learn of
+    "client": "one client's data",
+    "record": "one record of one client",
+    "person": "up to {records} records of one person at one client",
+}
+
+
 def _views(seen: View) -> dict[str, Any] | None:
     """Return who may look on, and what a promise covers, where the problem knows an ε."""
     terms = terms_of(seen)
     if terms is None:
         return None
     problem = seen.study.problem
-    delta = terms.delta(problem.data.clients) if isinstance(problem, Deals) else None
+    about = covered(terms)
     return {
         "sees": {view: SEEN_BY[view] for view in VIEWS},
-        "unit": terms.unit,
-        "delta": delta,
+        "about": about,
+        "whose": WHOSE[about].format(records=terms.records_per_person),
+        "delta": problem.delta if isinstance(problem, Federation) else None,
         "private_data": terms.private_data,
     }
 

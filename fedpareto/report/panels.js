@@ -40,7 +40,7 @@ function showChoice(i, why) {
   if (picked && !data.points.front.includes(i)) notes.push("not on the front: another trial is better");
   write(byId("choice-state"), notes.join(", "));
   byId("unpick").hidden = !picked;
-  write(byId("why"), picked && i !== state.best ? besides(i) : why);
+  tell(byId("why"), picked && i !== state.best ? besides(i) : why);
   write(byId("price"), data.price);
   write(byId("held"), data.against.join(" "));
   byId("chosen").replaceChildren();
@@ -74,8 +74,7 @@ function showPrivacy(i) {
   const named = data.objectives.filter((o) => o.proxy && !proxies.includes(o.measure));
   byId("privacy").hidden = i === null || !(data.view || proxies.length || named.length);
   if (byId("privacy").hidden) return;
-  const unit = data.view && data.views.unit === "record" ? "record" : "client";
-  write(byId("learnt"), data.view ? `What could somebody learn about one ${unit}?` : "Privacy");
+  write(byId("learnt"), data.view ? `What could somebody learn about one ${data.views.about}?` : "Privacy");
   const row = tableOf("epsilons");
   for (const view of data.view ? Object.keys(data.views.sees) : []) {
     const e = up(measureOf(i, `epsilon_${view}`) ?? (view === data.view ? measureOf(i, "epsilon") : null));
@@ -92,7 +91,7 @@ function showPrivacy(i) {
   byId("scale-part").hidden = !data.view;
   const models = measureOf(i, "epsilon_release"), sums = measureOf(i, "epsilon_secagg");
   write(byId("above"), models !== null && sums !== null && models > sums ? data.above : "");
-  write(byId("privacy-words"), privacyWords());
+  tell(byId("privacy-words"), privacyWords());
   byId("against").hidden = !againstAxes();
 }
 
@@ -118,7 +117,7 @@ function againstAxes() {
 
 function epsilonWords(e) {
   if (typeof e !== "number") return "No promise: no noise is added, or no bound is known for these weights.";
-  const who = data.views.unit === "record" ? "one record of one client" : "one client's data";
+  const who = data.views.whose;
   const sure = 1 / (1 + Math.exp(-e));
   if (sure > 0.9995) return `Who starts at even odds about ${who} may end more than 99.9 % sure: hardly any protection.`;
   return `Who starts at even odds about ${who} ends at most ${percent(sure)} sure.`;
@@ -187,11 +186,10 @@ function drawClients(shownNow) {
   const order = thinned(has.sort((a, b) => measureOf(a, name) - measureOf(b, name)), 48, shownNow);
   const about = (i, n) => [measureOf(i, n) - (spreadOf(i, n) || 0), measureOf(i, n) + (spreadOf(i, n) || 0)];
   const top = order.flatMap((i) => [...about(i, name), ...about(i, worst)]);
-  const drawn = frame(box, 280, { span: [-0.7, order.length - 0.3], log: false, label: "points of the front, in order" },
+  const drawn = frame(box, 280, { span: [-0.7, order.length - 0.3], log: false, label: "points of the front, in order", marks: [] },
     { span: span(top, top, false, true), log: false, label: name }, `${name} of the average and the worst client`);
   const marks = [];
   order.forEach((i, k) => drawClient(drawn, marks, i, k, name, worst, i === shownNow));
-  drawn.svg.querySelectorAll("text").forEach((t) => { if (Number(t.getAttribute("y")) === drawn.bottom + 17) t.remove(); });
   hover(drawn.svg, marks);
   write(byId("clients-words"), clientWords(shownNow, name, worst));
 }
@@ -317,26 +315,41 @@ function drawFailed() {
     data.failed.slice(0, 200).map((t) => ({ cells: [t.trial, t.error, ...Object.values(t.settings)] })));
 }
 
+const TONES = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866", "#44bb99", "#9999cc"];
+
+// Which colour is which class; where there are more classes than colours, each colour names all of its classes.
+function drawClasses(classes) {
+  const box = byId("split-legend");
+  box.replaceChildren();
+  for (let c = 0; c < Math.min(classes, TONES.length) && classes > 1; c++) {
+    const mine = Array.from({ length: classes }, (_, k) => k).filter((k) => k % TONES.length === c);
+    const some = mine.length > 4 ? `${mine.slice(0, 3).join(", ")}, …` : mine.join(", ");
+    const span = node(box, "span"), svg = node(span, "svg", { viewBox: "0 0 16 16", "aria-hidden": "true" });
+    node(svg, "rect", { x: 2, y: 2, width: 12, height: 12, fill: TONES[c] });
+    span.append(`class ${some}`);
+  }
+}
+
 function drawSplit() {
   byId("split").hidden = !data.split && !data.noSplit;
   write(byId("split-words"), data.noSplit);
   if (!data.split) return;
-  const tones = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866", "#44bb99", "#9999cc"];
-  const box = byId("shares"), most = Math.max(...data.split.map((row) => row.reduce((a, b) => a + b, 0))), marks = [];
+  const classes = data.split[0].length, box = byId("shares"), most = Math.max(...data.split.map((row) => row.reduce((a, b) => a + b, 0))), marks = [];
   box.replaceChildren();
   const across = { span: [-0.6, data.split.length - 0.4], log: false, label: "client" };
-  const upwards = { span: [0, most * 1.05], log: false, label: "training images" };
-  const drawn = frame(box, 260, across, upwards, "training images of each client by class");
+  const upwards = { span: [0, most * 1.05], log: false, label: "training records" };
+  const drawn = frame(box, 260, across, upwards, "training records of each client by class");
   const wide = 0.85 * (drawn.x.at(1) - drawn.x.at(0));
   data.split.forEach((row, k) => row.reduce((below, n, c) => {
     if (n) {
       const y = drawn.y.at(below + n), height = drawn.y.at(below) - y;
-      node(drawn.svg, "rect", { x: drawn.x.at(k) - wide / 2, width: wide, y, height, fill: tones[c % 10] });
-      marks.push({ x: drawn.x.at(k), y: drawn.y.at(below + n / 2), say: `client ${k}: ${n} images of class ${c}` });
+      node(drawn.svg, "rect", { x: drawn.x.at(k) - wide / 2, width: wide, y, height, fill: TONES[c % TONES.length] });
+      marks.push({ x: drawn.x.at(k), y: drawn.y.at(below + n / 2), say: `client ${k}: ${n} ${n === 1 ? "record" : "records"}${classes > 1 ? ` of class ${c}` : ""}` });
     }
     return below + n;
   }, 0));
   hover(drawn.svg, marks);
   const more = data.clients > data.split.length ? `The first ${data.split.length} of ${data.clients} clients. ` : "";
-  write(byId("split-words"), `${more}Training images by class, in the first repeat.`);
+  write(byId("split-words"), `${more}Training records${classes > 1 ? " by class" : ""}, in the first repeat.`);
+  drawClasses(classes);
 }

@@ -61,16 +61,16 @@ function drawDimension(svg, d, lying, W, H, gap) {
     node(svg, "text", { x: 14, y: d.at - 10, class: "axis halo", "font-weight": goal ? 700 : 400 }, name);
     const marks = d.choices ? d.choices.map((c, k) => [k, c]) : endsOf(d).map((v) => [v, short(Number(v.toPrecision(3)))]);
     const side = (k) => (d.choices ? "middle" : k ? "end" : "start");
-    marks.forEach(([v, say], k) => node(svg, "text", { x: d.scale.at(v), y: d.at + 16, "text-anchor": side(k), class: "halo" }, say));
+    const room = (W - 28) / marks.length;
+    marks.forEach(([v, say], k) => node(svg, "text", { x: d.scale.at(v), y: d.at + 16, "text-anchor": side(k), class: "halo" }, d.choices ? cut(say, room) : say));
   } else {
     node(svg, "line", { x1: d.at, x2: d.at, y1: 46, y2: H - 14, class: "grid", "stroke-width": 1.5 });
-    const most = Math.max(6, Math.floor(gap / 7)), low = d.at < 100 ? "start" : d.at > W - 100 ? "end" : "middle";
+    const low = d.at < 100 ? "start" : d.at > W - 100 ? "end" : "middle";
     const x = low === "start" ? 4 : low === "end" ? W - 4 : d.at;
-    const cut = name.length > most ? `${name.slice(0, most - 1)}…` : name;
-    const text = node(svg, "text", { x, y: 22, "text-anchor": low, class: "axis", "font-weight": goal ? 700 : 400 }, cut);
+    const text = node(svg, "text", { x, y: 22, "text-anchor": low, class: "axis", "font-weight": goal ? 700 : 400 }, cut(name, gap * 1.03));
     node(text, "title", {}, name);
     const marks = d.choices ? d.choices.map((c, k) => [k, c]) : ticks(d.span[0], d.span[1], d.log, 5).map((v) => [v, tickText(v)]);
-    for (const [v, say] of marks) node(svg, "text", { x: d.at - 6, y: d.scale.at(v) + 4, "text-anchor": "end", class: "halo" }, say);
+    for (const [v, say] of marks) node(svg, "text", { x: d.at - 6, y: d.scale.at(v) + 4, "text-anchor": "end", class: "halo" }, cut(say, Math.min(gap - 8, d.at)));
   }
   if (limit !== false && limit !== null) {
     const at = d.scale.at(Math.max(d.span[0], Math.min(d.span[1], limit)));

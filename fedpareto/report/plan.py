@@ -124,20 +124,24 @@ def _of_records(chosen: Planned, asked: Mapping[str, Any]) -> Guarantee:
     )
 
 
-def plan_figure(choices: Sequence[Planned], path: Path) -> Path:
-    """Draw the noise on the mean of a round against rounds, a line per cohort; return the path."""
+def plan_figure(choices: Sequence[Planned], path: Path, batch: int | None = None) -> Path:
+    """Draw the noise on the mean of a round against rounds, a line per cohort; return the path.
+
+    With batch, that of a step's records, whoever looks on.
+    """
 
     def draw(axes: Axes, found: Sequence[Planned]) -> None:
         for cohort in sorted({c.cohort for c in found}):
-            mine = sorted((c.rounds, on_the_mean(c)) for c in found if c.cohort == cohort)
+            mine = sorted((c.rounds, on_the_mean(c, batch)) for c in found if c.cohort == cohort)
             axes.plot(*zip(*mine, strict=True), marker="o", label=f"{cohort} clients a round")
         epsilon = rounded_up(max(c.epsilon for c in found))
+        view = "any" if batch else found[0].view
         axes.set(
             xscale="log",
             yscale="log",
             xlabel="rounds",
-            ylabel="noise on the mean of a round",
-            title=f"ε ≤ {epsilon}, δ = {delta_text(found[0].delta)}, view {found[0].view}",
+            ylabel=f"noise on the mean of a {'step' if batch else 'round'}",
+            title=f"ε ≤ {epsilon}, δ = {delta_text(found[0].delta)}, view {view}",
         )
         axes.legend(frameon=False)
 

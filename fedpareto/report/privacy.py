@@ -101,7 +101,8 @@ def statements(seen: View) -> list[str]:
         return []
     point = seen.recommended
     if point is None:  # what was shown of private data has its price all the same
-        return private_search_cost(seen)
+        simulated = [line for shown in seen.front[:1] for line in _simulated(seen, shown)]
+        return [*private_search_cost(seen), *simulated]
     return [*promises(seen, point), *search_cost(seen), *_simulated(seen, point)]
 
 
@@ -136,7 +137,7 @@ def promises(seen: View, point: Point) -> list[str]:
         if view != headline(seen)
     ]
     also = f"The same point has ε {' and '.join(others)}."
-    return [promised.statement(), *promised.notes, also, *_above(point)]
+    return [promised.statement(), *promised.notes, also, *_above(point), *_of_record(point)]
 
 
 ABOVE = (
@@ -163,6 +164,17 @@ def _of_client(seen: View, point: Point) -> list[str]:
     return [
         f"A whole client is hidden by the noise on its updates, with ε {epsilon_text(whole)} for "
         f"{SEEN_BY[view]}."
+    ]
+
+
+def _of_record(point: Point) -> list[str]:
+    """Say what noise on local steps promises a record, beside what is promised of a client."""
+    one = point.measures.get("epsilon_record", math.inf)
+    if not math.isfinite(one):
+        return []
+    return [
+        "A record of a client is hidden by the noise on its local steps too, with ε "
+        f"{epsilon_text(one)} for whoever looks on."
     ]
 
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import numpy as np
 
-from fedpareto.front import hypervolume, knee
+from fedpareto.front import hypervolume, knee, nondominated
 from fedpareto.problem import feasible, judges, listening, reference
 from fedpareto.report.text import shown
 from fedpareto.store import Store
 from fedpareto.study import Study
-from fedpareto.trials import known_of
 from fedpareto.words import visible
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
 FIRST = 30.0  # seconds before the first line
 BETWEEN = 60.0  # seconds from one line to the next
+REST = 20  # times as long as it took to find the best so far, until it is sought again
 
 
 class Screen(Protocol):
@@ -39,19 +39,23 @@ def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[S
     It shows trials done, time left, the hypervolume and the best so far.
     """
     with _screen(study, stream or sys.stderr) as screen:
-        evaluations, done = -1, 0.0
+        evaluations, done, due = -1, 0.0, 0.0
 
-        def inside(share: float) -> None:
-            more = share * study.problem.block / study.repeats
-            screen.show(min(done + more, study.budget), "")
+        def inside(trainings: float) -> None:
+            screen.show(min(done + trainings / study.repeats, study.budget), "")
 
         def watch(store: Store) -> None:
-            nonlocal evaluations, done
+            nonlocal evaluations, done, due
             # A trial finished with fewer trainings is finished too.
             done = max(store.trainings() / study.repeats, store.finished())
-            fresh = store.finished() > evaluations
-            evaluations = store.finished()
-            screen.show(done, visible(best_so_far(study, store)) if fresh else "")
+            began = time.monotonic()
+            last = store.finished() == study.budget
+            seen = ""
+            if store.finished() > evaluations and (began >= due or last):
+                evaluations = store.finished()
+                seen = visible(best_so_far(study, store))
+                due = time.monotonic() + REST * (time.monotonic() - began)
+            screen.show(done, seen)
 
         with listening(inside):
             yield watch
@@ -154,9 +158,10 @@ def in_words(seconds: float) -> str:
 
 def best_so_far(study: Study, store: Store) -> str:
     """Return the hypervolume and the best point so far, in a few words."""
-    objectives, known = study.problem.objectives, known_of(study.problem, store.trials())
+    objectives, known = study.problem.objectives, store.known(study.problem)
     y = np.vstack([known.judged, known.free_judged])
     y = y[feasible(judges(study.problem), y)][:, : len(objectives)]
+    y = y[nondominated(y)]
     text = f"hypervolume {hypervolume(y, reference(objectives)):.4f}"
     if len(y) == 0:
         return f"{text} · none within the limits yet"

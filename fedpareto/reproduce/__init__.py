@@ -2,7 +2,15 @@
 
 from fedpareto.reproduce.names import EXPERIMENTS, NAMES, named
 from fedpareto.reproduce.page import papers_page, results
-from fedpareto.reproduce.run import committed, redraw, report, reproduce, study_of, work_of
+from fedpareto.reproduce.run import (
+    committed,
+    redraw,
+    report,
+    reproduce,
+    study_of,
+    work_of,
+    write_data,
+)
 from fedpareto.reproduce.workers import train
 
 __all__ = [
@@ -18,4 +26,5 @@ __all__ = [
     "study_of",
     "train",
     "work_of",
+    "write_data",
 ]

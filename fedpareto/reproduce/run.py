@@ -64,11 +64,15 @@ def work_of(experiments: Sequence[Experiment], scale: str, folder: Path) -> list
     """Write the study files of experiments, each once, and say what there is to train."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = {p.name: p for e in experiments for p in e.at(scale)}
-    named = [changes_of(p, scale).get("data.name") for p in parts.values()]
+    return [Work(write_study(p, scale, folder), p.seconds.get(scale, 1.0)) for p in parts.values()]
+
+
+def write_data(experiments: Sequence[Experiment], scale: str, folder: Path) -> None:
+    """Write the few images that studies of these experiments train on, where they do."""
+    named = {changes_of(p, scale).get("data.name") for e in experiments for p in e.at(scale)}
     for file in FEW:
         if file in named:
             write_few(file, folder)
-    return [Work(write_study(p, scale, folder), p.seconds.get(scale, 1.0)) for p in parts.values()]
 
 
 def rows_of(study: Study) -> Rows | None:
@@ -93,7 +97,9 @@ def reproduce(
     experiment: Experiment, scale: str, folder: Path, jobs: int = 1, seconds: float | None = None
 ) -> dict[str, Any]:
     """Run an experiment, write its figure and numbers into a folder, and return the numbers."""
-    train(work_of([experiment], scale, folder), jobs, seconds)
+    work = work_of([experiment], scale, folder)
+    write_data([experiment], scale, folder)
+    train(work, jobs, seconds)
     return report(experiment, scale, folder)
 
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ def check_rows(path: Path, db: sqlite3.Connection) -> None:
         (whole,) = db.execute("PRAGMA integrity_check(1)").fetchone()
         if whole != "ok":
             raise DamagedStore(path, " ".join(str(whole).split()))
-        found = list(damages({table: list(rows_of(db, table)) for table in TABLES}))
+        found = list(damages({table: Rows(db, table) for table in TABLES}))
     finally:
         db.execute("COMMIT")
     if found:
@@ -117,7 +117,18 @@ def rows_of(db: sqlite3.Connection, table: str, after: int | None = None) -> Ite
         yield dict(zip(names, row, strict=True))
 
 
-def damages(tables: Mapping[str, Sequence[Row]]) -> Iterator[Damage]:
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a table, read each time they are gone through: none is held."""
+
+    db: sqlite3.Connection
+    table: str
+
+    def __iter__(self) -> Iterator[Row]:
+        return rows_of(self.db, self.table)
+
+
+def damages(tables: Mapping[str, Iterable[Row]]) -> Iterator[Damage]:
     """Yield what is wrong with the rows of all tables."""
     trained = _counted(tables["repeats"])
     for table, rows in tables.items():
@@ -129,7 +140,7 @@ def damages(tables: Mapping[str, Sequence[Row]]) -> Iterator[Damage]:
     yield from _unlike(tables["trials"])
 
 
-def _counted(repeats: Sequence[Row]) -> dict[object, int]:
+def _counted(repeats: Iterable[Row]) -> dict[object, int]:
     """Return how many trainings each trial has."""
     counts: dict[object, int] = {}
     for row in repeats:
@@ -164,19 +175,21 @@ def _unfinished(row: Row) -> Damage | None:
     return None
 
 
-def _misplaced(tables: Mapping[str, Sequence[Row]]) -> Iterator[Damage]:
+def _misplaced(tables: Mapping[str, Iterable[Row]]) -> Iterator[Damage]:
     """Yield where rows are missing, or are of nothing, or are there twice."""
-    if len(tables["study"]) != 1:
-        yield Damage("study", 1, "name", f"must be one row, found {len(tables['study'])}")
+    study = list(tables["study"])
+    if len(study) != 1:
+        yield Damage("study", 1, "name", f"must be one row, found {len(study)}")
     numbers = {row["number"] for row in tables["trials"]}
     for place, row in enumerate(tables["trials"]):
         if row["number"] != place:
             what = f"must be {place}, the next in order, found {shown(row['number'])}"
             yield Damage("trials", row["key"], "number", what)
             break
-    if len(tables["data"]) > 1:
-        yield Damage("data", 2, "facts", f"must be one row, found {len(tables['data'])}")
-    limit = tables["study"][0]["repeats"] if tables["study"] else 0
+    facts = list(tables["data"])
+    if len(facts) > 1:
+        yield Damage("data", 2, "facts", f"must be one row, found {len(facts)}")
+    limit = study[0]["repeats"] if study else 0
     seen = set()
     for row in tables["repeats"]:
         pair = row["trial"], row["repeat"]
@@ -193,7 +206,7 @@ def _misplaced(tables: Mapping[str, Sequence[Row]]) -> Iterator[Damage]:
             yield Damage("audits", row["key"], "trial", what)
 
 
-def _unlike(trials: Sequence[Row]) -> Iterator[Damage]:
+def _unlike(trials: Iterable[Row]) -> Iterator[Damage]:
     """Yield trials changed by hand that have other settings or coordinates than most."""
     if all(row["checksum"] is not None for row in trials):
         return

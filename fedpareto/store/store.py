@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import itertools
 import json
 import secrets
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedpareto.errors import StoreError
 from fedpareto.history import History
+from fedpareto.problem import Problem
 from fedpareto.space import FloatArray
+from fedpareto.store import trainings
 from fedpareto.store.access import (
     check_name,
     check_one_name,
@@ -31,14 +32,15 @@ from fedpareto.store.audits import ADD, ALL, Audit, audit_of, row_of
 from fedpareto.store.beside import read_baselines, read_facts, write_baselines, write_facts
 from fedpareto.store.checks import check_rows, seal
 from fedpareto.store.identity import check_same, read_identity, seed_in
+from fedpareto.store.known import Known, asked_of
 from fedpareto.store.making import is_new, new_database
-from fedpareto.store.rows import finished_row, read_measures, result_row, summed, trial_of
+from fedpareto.store.rows import read_measures, result_row, summed, trial_of
 from fedpareto.store.schema import TABLES, check_ours, columns_in, is_blank, migrate
 from fedpareto.store.sessions import Works, begin, more_work, note, read_works, write_works
 from fedpareto.trials import Baseline, Result, Trial, history_of, read_curves
 from fedpareto.words import notebook_table, visible
 
-REPEATS = "SELECT trial, repeat FROM repeats WHERE trial >= ?"
+MOST = 2**62  # trials there can be
 
 
 class Store:
@@ -52,7 +54,9 @@ class Store:
         self._lock = lock
         self._clock = time.monotonic()
         self._work: Works = {}  # of the session under way
-        self._finished: list[Trial] = []  # the first trials, up to the first pending: never change
+        self._settled = 0  # trials before the first pending one: they never change
+        self._settled_trainings = 0
+        self._known: dict[Any, Known] = {}  # by what is asked of trials
 
     @classmethod
     def read(cls, path: str | Path) -> Store:
@@ -117,7 +121,7 @@ class Store:
                 seal(self._db, table)
             whole = [t.number for t in self.trials("pending") if not t.repeats_left]
             for trial in whole:  # someone who changed rows by hand may leave such
-                self._finish(trial)
+                trainings.finish(self._db, trial)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -191,19 +195,36 @@ class Store:
 
     def __len__(self) -> int:
         """The number of trials, finished or not."""
-        return int(self._rows("SELECT count(*) FROM trials")[0][0])
+        return int(self._rows("SELECT coalesce(max(number) + 1, 0) FROM trials")[0][0])
 
-    def trials(self, state: str | None = None) -> list[Trial]:
-        """Return all trials in order, or those in one state."""
-        first = len(self._finished)
+    def settled(self) -> int:
+        """Return the number of the first pending trial: all before it are finished for good."""
+        first = self._settled
+        count = len(self)  # before, since a run may go on meanwhile
+        query = "SELECT min(number) FROM trials WHERE number >= ? AND state = 'pending'"
+        found = self._rows(query, first)[0][0]
+        self._settled = count if found is None else int(found)
+        if self._settled > first:
+            self._settled_trainings += self._trainings(first, self._settled)
+        return self._settled
+
+    def trials(self, state: str | None = None, first: int = 0, end: int = MOST) -> list[Trial]:
+        """Return trials in order, from a number on and before another; all, or in one state."""
+        if state == "pending":
+            first = max(first, self.settled())
+        with explained(self.path):
+            done = trainings.repeats_done(self._db, first, end)
+        query = f"SELECT {self._columns} FROM trials WHERE number >= ? AND number < ? "
+        query += "AND state = 'pending' " * (state == "pending") + "ORDER BY number"
+        rows = self._rows(query, first, end)
         repeats = self.repeats
-        done = self._repeats_done(first)
-        query = f"SELECT {self._columns} FROM trials WHERE number >= ? ORDER BY number"
-        rows = self._rows(query, first)
-        fresh = [trial_of(row, done.get(row[0], set()), repeats) for row in rows]
-        known = [] if state == "pending" else list(self._finished)
-        self._finished += itertools.takewhile(lambda t: t.state != "pending", fresh)
-        return [t for t in known + fresh if state in (None, t.state)]
+        found = [trial_of(row, done.get(row[0], set()), repeats) for row in rows]
+        return [t for t in found if state in (None, t.state)]
+
+    def known(self, problem: Problem) -> History:
+        """Return what finished trials tell of a problem; those settled are read once."""
+        known = self._known.setdefault(asked_of(problem), Known(problem))
+        return known.history(self)
 
     @functools.cached_property
     def _columns(self) -> str:
@@ -216,30 +237,26 @@ class Store:
         with explained(self.path):
             return column in columns_in(self._db, table)
 
-    def _repeats_done(self, first: int) -> dict[int, set[int]]:
-        """Return which repeats are done, trial → repeats, of the trials from this number on."""
-        done: dict[int, set[int]] = {}
-        for trial, repeat in self._rows(REPEATS, first):
-            done.setdefault(trial, set()).add(repeat)
-        return done
-
     def after(self, trial: Trial, runs: int) -> Trial:
         """Return a trial as it would be had it been trained only so many times."""
         found = dataclasses.replace(trial, repeats_left=(), runs=runs)
-        return dataclasses.replace(found, **summed(self._trainings(trial.number)[:runs]))
-
-    def _trainings(self, trial: int) -> list[tuple[Any, ...]]:
-        return self._rows(
-            "SELECT measures, error, curves FROM repeats WHERE trial = ? ORDER BY repeat", trial
-        )
+        with explained(self.path):
+            every = trainings.trainings_of(self._db, trial.number)
+        return dataclasses.replace(found, **summed(every[:runs]))
 
     def finished(self) -> int:
         """Return how many trials are done or failed."""
-        return int(self._rows("SELECT count(*) FROM trials WHERE state != 'pending'")[0][0])
+        first = self.settled()
+        query = "SELECT count(*) FROM trials WHERE number >= ? AND state != 'pending'"
+        return first + int(self._rows(query, first)[0][0])
 
     def trainings(self) -> int:
         """Return how many trainings are on record, a trial's repeats counted one by one."""
-        return int(self._rows("SELECT count(*) FROM repeats")[0][0])
+        return self._trainings(self.settled(), MOST) + self._settled_trainings
+
+    def _trainings(self, first: int, end: int) -> int:
+        with explained(self.path):
+            return trainings.count_between(self._db, first, end)
 
     def seconds(self) -> float:
         """Return the wall-clock time of all sessions together."""
@@ -355,35 +372,17 @@ class Store:
             trials = {r.trial for r in results}
             for trial in trials:
                 seal(self._db, "repeats", "trial = ?", trial)
-            for trial in self._complete(trials):
-                self._finish(trial)
+            for trial in trainings.complete(self._db, trials, self.repeats):
+                trainings.finish(self._db, trial)
             self._work = more_work(self._work, results)
             seconds = round(time.monotonic() - self._clock, 3)
             note(self._db, seconds=seconds, work=write_works(self._work))
-
-    def _complete(self, trials: Collection[int]) -> list[int]:
-        """Return those of these trials that have all their repeats."""
-        if not trials:
-            return []
-        query = "SELECT trial FROM repeats WHERE trial BETWEEN ? AND ? "
-        query += "GROUP BY trial HAVING count(*) >= ?"
-        rows = self._rows(query, min(trials), max(trials), self.repeats)
-        return [trial for (trial,) in rows if trial in trials]
 
     def settle(self, trials: Sequence[int]) -> None:
         """Finish trials with the repeats that they have."""
         with self._transaction():
             for trial in trials:
-                self._finish(trial)
-
-    def _finish(self, trial: int) -> None:
-        """Write down the mean and spread of a trial whose repeats are all in, or why it failed."""
-        self._db.execute(
-            "UPDATE trials SET state = ?, measures = ?, spread = ?, error = ?, curves = ?, "
-            "checksum = NULL WHERE number = ?",
-            (*finished_row(self._trainings(trial)), trial),
-        )
-        seal(self._db, "trials", "number = ?", trial)
+                trainings.finish(self._db, trial)
 
     def audits(self) -> list[Audit]:
         """Return what attacks on points found, in the order in which they were made."""

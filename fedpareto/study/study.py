@@ -10,6 +10,7 @@ from typing import Any
 
 from fedpareto.errors import SettingError
 from fedpareto.federation import Average, Federation, Sgd
+from fedpareto.federation.blocks import UNSAID
 from fedpareto.mechanisms import Chain, Encrypts, links_of
 from fedpareto.optimizers import Optimizer
 from fedpareto.problem import Judge, Problem, limits_of
@@ -44,6 +45,9 @@ class Study:
                 raise SettingError(
                     f"study {self.name}: {key} must be at least {least}, found {found}."
                 )
+        if isinstance(self.problem, Federation) and not self.problem.block:
+            # rows must be the same however many are left to train: blocks of one size, padded
+            object.__setattr__(self, "problem", replace(self.problem, block=UNSAID))
 
     def __repr__(self) -> str:
         goals = ", ".join(o.name for o in self.problem.objectives)

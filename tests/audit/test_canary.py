@@ -137,9 +137,9 @@ def same_each_round(patch):
     """Draw noise once for all rounds."""
     filled = Noise._filled
 
-    def once(self, size, fill):
+    def once(self, size, fill, out=None):
         self.round = 0
-        return filled(self, size, fill)
+        return filled(self, size, fill, out)
 
     patch.setattr(Noise, "_filled", once)
 

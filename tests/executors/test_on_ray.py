@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -73,6 +75,22 @@ class Deadly:
         return {"y": x**2}
 
 
+@dataclass(frozen=True)
+class Large:
+    """A problem that fits into memory two at a time."""
+
+    block: int = 8
+
+    space = Space((Float("x", 0.0, 1.0),))
+    objectives = (Objective("y"),)
+    failures = {}  # noqa: RUF012
+
+    def measure(self, values: Any, seeds: Sequence[int]) -> dict[str, Any]:
+        if self.block > 2:
+            raise MemoryError(f"no room for {self.block}")
+        return {"y": np.array(values["x"]) ** 2}
+
+
 def test_ray_is_an_executor(cluster: Any) -> None:
     check_executor(on_ray())
 
@@ -112,6 +130,16 @@ def test_a_point_that_kills_its_worker_fails_alone(cluster: Any, tmp_path: Path)
         assert [t.measures["y"] for t in store.trials() if t.number != 3] == [x**2 for i, x in enumerate(points) if i != 3]
 
 
+def test_out_of_memory_a_worker_halves_the_block_and_says_so(cluster: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    asked = Study("large", Large(), Random(batch=16), budget=16)
+    with caplog.at_level(logging.WARNING, "fedpareto"), run(asked, tmp_path / "large.db", evaluate=on_ray()) as store:
+        assert [t.state for t in store.trials()] == ["done"] * 16
+        assert [t.measures["y"] for t in store.trials()] == [t.settings["x"] ** 2 for t in store.trials()]
+    said = {r.getMessage().partition("): ")[2] for r in caplog.records}
+    assert said == {f"out of memory: going on with blocks of {size}" for size in (4, 2)}
+    assert all(r.getMessage().startswith("127.0.0.1 (") for r in caplog.records)
+
+
 @pytest.mark.parametrize("name", ["fedpareto", "torch", "numpy", "Python"])
 def test_a_worker_of_another_version_is_refused(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setitem(worker.versions(), name, "99.1")
@@ -127,14 +155,35 @@ def test_a_block_that_fits_no_machine_is_refused(cluster: Any, tmp_path: Path) -
         assert str(refused.value).startswith(f"on ray: must have a machine with {wanted} for a block, found 3 CPUs and 0 GPUs in all.")
 
 
-def test_an_address_where_no_cluster_is_is_refused(tmp_path: Path) -> None:
+def unused_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:PORT", "[::1]:PORT", "nowhere", "127.0.0.1:"])
+def test_an_address_where_no_cluster_is_is_refused_at_once(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)  # it is asked before the one of these tests is found
+    asked = address.replace("PORT", str(unused_port()))
+    began = time.monotonic()
+    with pytest.raises(SettingError) as refused:
+        list(on_ray(address=asked)(Deadly(), lambda: [], 0))
+    assert str(refused.value) == (
+        "--address: must be HOST:PORT of the head of a Ray cluster, or `auto` where one runs here, "
+        f"found {asked}, where nothing answers.")
+    assert time.monotonic() - began < 60
+
+
+def test_what_is_no_ray_cluster_is_refused(tmp_path: Path) -> None:
+    """Ray says itself why it cannot begin: here, since there is no such folder for its files."""
     code = ("from fedpareto.executors import on_ray\nfrom fedpareto.testing.executors import Awkward\n"
-            "from fedpareto.errors import SettingError\ntry:\n    list(on_ray(address='auto')(Awkward(), lambda: [], 0))\n"
+            "from fedpareto.errors import SettingError\ntry:\n    list(on_ray()(Awkward(), lambda: [], 0))\n"
             "except SettingError as error:\n    print(error)")
-    env = os.environ | {"PYTHONWARNINGS": "ignore", "RAY_TMPDIR": str(tmp_path)}
+    (tmp_path / "file").write_text("")
+    env = os.environ | {"PYTHONWARNINGS": "ignore", "RAY_TMPDIR": str(tmp_path / "file")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=120, check=False)
     assert done.stdout.startswith("--address: must be a Ray cluster of this version, "), done.stderr
-    assert ", or `auto` where one runs here, found auto: " in done.stdout
+    assert ", or `auto` where one runs here, found none that could be begun: " in done.stdout
 
 
 def test_the_cluster_listens_to_this_machine_alone(cluster: Any) -> None:

@@ -109,9 +109,9 @@ def same_each_round(monkeypatch):
     """Draw noise once for all rounds."""
     filled = Noise._filled
 
-    def once(self, size, fill):
+    def once(self, size, fill, out=None):
         self.round = 0
-        return filled(self, size, fill)
+        return filled(self, size, fill, out)
 
     monkeypatch.setattr(Noise, "_filled", once)
 

@@ -23,7 +23,7 @@ MECHANISM = Chain((Randomization(None, 1.0, 0.01), Pruning(0.3), Quantization(6)
 
 def federation(rounds=2, measure="xiao25_eq5", model=None, every=1):
     training = Training(0.5, rounds=rounds, local_epochs=1, batch_size=32, sample_ratio=0.5, evaluate_every=every)
-    return Federation(Data("digits", 6, split="unequal", alpha=2.0), model or Lr(), training, MECHANISM, (Objective(measure),))
+    return Federation(Data("digits", 6, split="unequal", alpha=2.0), model or Lr(), training, MECHANISM, (Objective(measure),), block=4)
 
 
 class Sent(Observer):

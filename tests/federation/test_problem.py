@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
@@ -89,3 +90,15 @@ def test_seeds_join_a_block_only_where_each_has_the_same_settings():
     assert not _repeated(problem, settings, [1, 2, 2, 1])
     assert not _repeated(problem, settings, [1, 1, 1, 2])
     assert [grid.tolist() for grid in blocks([1, 1, 2, 2], rows=4, repeats=2)] == [[[0, 1], [2, 3]]]
+
+
+def test_cuda_does_not_complain_of_a_context_that_torch_makes_itself(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        assert federation().device == "cuda"
+        warnings.warn("Attempting to run cuBLAS, but there was no current CUDA context! Attempting to set the primary context...", UserWarning, 2)
+        warnings.warn("something else", UserWarning, 2)
+    assert [str(w.message) for w in heard] == ["something else"]

@@ -13,7 +13,8 @@ import torch
 from worlds import ROUNDS, ROWS, WORLDS, both_ran, examples, federation, refused, terms
 
 from fedpareto.contract import SAMPLINGS, VIEWS
-from fedpareto.federation.servers import SERVERS
+from fedpareto.federation.servers import SERVERS, OneOf
+from fedpareto.federation.servers.one_of import STEPS
 from fedpareto.mechanisms import (
     MECHANISMS,
     Chain,
@@ -171,9 +172,9 @@ def test_of_sums_weighted_by_size_nothing_is_said_and_uploads_are_bounded(sampli
     check(federation(NOISY[0], sampling, "size"), monkeypatch)
 
 
-@pytest.mark.parametrize("kind", SERVERS)
-def test_servers_with_a_memory_make_their_models_of_sums_alone(kind, monkeypatch):
-    check(federation(NOISY[0], "poisson", server=SERVERS[kind]()), monkeypatch)
+@pytest.mark.parametrize("server", [*(kind() for name, kind in SERVERS.items() if name != "one_of"), *map(OneOf, STEPS)], ids=repr)
+def test_servers_with_a_memory_make_their_models_of_sums_alone(server, monkeypatch):
+    check(federation(NOISY[0], "poisson", server=server), monkeypatch)
 
 
 @pytest.mark.parametrize(("mechanism", "sampling"), alternating([*PAIRS, *ON_PARAMETERS[::5], *TWICE, *TRIPLES[::12]]), ids=repr)

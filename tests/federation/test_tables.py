@@ -119,7 +119,7 @@ def test_bad_settings_are_refused(tmp_path):
         Data("p.csv")
     with pytest.raises(SettingError, match="site: must be another column than label"):
         Data("p.csv", label="a", site="a")
-    with pytest.raises(SettingError, match=r"label and site: must go with a .csv or .parquet table, found 'digits'"):
+    with pytest.raises(SettingError, match=r"label and site: must go with a table \(.csv, .parquet or breast-cancer\), found 'digits'"):
         Data("digits", label="a")
     with pytest.raises(SettingError, match=r"standardise: must be site or the path of a .csv"):
         Data("digits", standardise="all")
@@ -187,3 +187,43 @@ def test_a_study_file_may_name_no_other_code_as_its_split(tmp_path):
                                      '[mechanism]\nname = "none"\n[objectives.test_error]\n')
     with pytest.raises(StudyError, match=r"data\.split"):
         load_study(tmp_path / "s.toml")
+
+
+HOSPITALS = {"label": "diagnosis", "site": "hospital", "split": "site", "clients": 12}
+
+
+def test_the_embedded_table_has_twelve_unequal_hospitals_and_is_the_data_of_its_file(tmp_path):
+    from fedpareto.federation.embedded import breast_cancer
+
+    table = breast_cancer()
+    lines = [",".join(table), *(",".join(row) for row in zip(*table.values(), strict=True))]
+    (tmp_path / "patients.csv").write_text("\n".join(lines) + "\n")
+    embedded, file = load(Data("breast-cancer", **HOSPITALS)), load(Data(str(tmp_path / "patients.csv"), **HOSPITALS))
+    assert embedded.fingerprint == file.fingerprint
+    assert np.array_equal(embedded.x_test, file.x_test)
+    trained, tested = np.bincount(embedded.sites_train), np.bincount(embedded.sites_test)
+    assert sorted(trained + tested)[:: len(trained) - 1] == [26, 92]
+    assert (len(trained), sum(trained + tested)) == (12, 569)
+    assert embedded.shape == (30,)
+    assert embedded.y_train.mean() == pytest.approx(212 / 569, abs=0.02)  # malignant is 1
+    with pytest.raises(SettingError, match="label: must name the column of breast-cancer that is to be predicted, found none"):
+        Data("breast-cancer")
+    with pytest.raises(DataError, match=r"data.label: must be a column of breast-cancer, found 'diagnosed'.*diagnosis"):
+        load(Data("breast-cancer", **HOSPITALS | {"label": "diagnosed"}))
+
+
+def test_the_public_ranges_of_the_example_are_those_that_were_published():
+    """Middle and a quarter of the ranges in the description of the table, which scikit-learn carries."""
+    import csv
+    import re
+
+    from sklearn.datasets import load_breast_cancer
+
+    kinds = {"mean": "mean {}", "standard error": "{} error", "worst": "worst {}"}
+    found = re.findall(r"^(.+?) \((mean|standard error|worst)\): +([\d.]+) +([\d.]+)$", load_breast_cancer().DESCR, re.M)
+    ranges = {kinds[kind].format(name): (float(low), float(high)) for name, kind, low, high in found}
+    with (Path(__file__).parents[2] / "examples" / "hospitals_public.csv").open() as file:
+        rows = {row["column"]: (float(row["mean"]), float(row["spread"])) for row in csv.DictReader(file)}
+    assert set(rows) == set(ranges) == set(load_breast_cancer().feature_names)
+    for name, (low, high) in ranges.items():
+        assert rows[name] == pytest.approx(((low + high) / 2, (high - low) / 4), rel=1e-5)

@@ -44,9 +44,9 @@ def test_terms_of_privacy_check_themselves(change, message):
 
 
 def test_numbers_of_numpy_become_pythons():
-    made = Privacy("secagg", np.float64(1e-5), np.float32(2), dropouts=np.int64(3), colluders=np.uint8(1))
-    assert made == Privacy("secagg", 1e-5, 2.0, dropouts=3, colluders=1)
-    assert [type(v) for v in dataclasses.astuple(made)] == [str, float, float, str, str, int, int, bool]
+    made = Privacy("secagg", np.float64(1e-5), np.float32(2), dropouts=np.int64(3), colluders=np.uint8(1), records_per_person=np.int16(2))
+    assert made == Privacy("secagg", 1e-5, 2.0, dropouts=3, colluders=1, records_per_person=2)
+    assert [type(v) for v in dataclasses.astuple(made)] == [str, float, float, str, str, int, int, bool, int]
     assert Privacy(target_epsilon=4).target_epsilon == 4.0
 
 

@@ -1,0 +1,1 @@
+"""Run a chosen point in a real federation, and count what it really spends."""

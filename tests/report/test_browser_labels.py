@@ -1,0 +1,71 @@
+"""Labels of the page's charts never cover one another, on any screen, wherever the limits are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from .pages import made_up, proxied
+
+# Every pair of texts of one drawing that cover one another by more than a hair, and every text that leaves the screen.
+COVERED = """() => {
+  const out = [];
+  for (const svg of document.querySelectorAll(".chart")) {
+    const texts = [...svg.querySelectorAll("text")].filter((t) => t.textContent && getComputedStyle(t).display !== "none");
+    const boxes = texts.map((t) => t.getBoundingClientRect());
+    boxes.forEach((a, i) => {
+      if (!a.width) return;
+      if (a.left < -1 || a.right > innerWidth + 1) out.push(`${svg.id}: "${texts[i].textContent}" leaves the screen`);
+      boxes.slice(i + 1).forEach((b, j) => {
+        const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left), high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+        if (wide > 1 && high > 3) out.push(`${svg.id || svg.className}: "${texts[i].textContent}" and "${texts[i + 1 + j].textContent}"`);
+      });
+    });
+  }
+  return out;
+}"""
+
+
+def scaled(seen, name, factor):
+    """Return a view with one objective's values multiplied: a hundredth, or millions."""
+    def larger(p):
+        return replace(p, objectives=p.objectives | {name: p.objectives[name] * factor})
+
+    at = {id(p): larger(p) for p in seen.points}
+    problem = seen.study.problem
+    goals = tuple(replace(o, limit=o.limit and o.limit * factor, reference=o.reference * factor) if o.name == name else o
+                  for o in problem.objectives)
+    return replace(seen, study=replace(seen.study, problem=replace(problem, objectives=goals)), points=tuple(at.values()),
+                   front=tuple(at[id(p)] for p in seen.front), recommended=at[id(seen.recommended)], knee=at.get(id(seen.knee)))
+
+
+@pytest.mark.parametrize("width", [360, 390, 800, 1280])
+@pytest.mark.parametrize("factor", [1, 3e-5, 4e7])
+def test_no_label_covers_another(shown, width, factor):
+    seen = scaled(proxied(made_up(80, 3, full=True)), "leakage", factor)
+    tab = shown(seen, width=width)
+    assert tab.evaluate(COVERED) == []
+    for limits in ({"leakage": 0.15 * factor}, {"loss": 0.9, "leakage": 0.85 * factor}, {"loss": 0.1, "leakage": 0.98 * factor}, {"loss": 0.97}):
+        tab.evaluate("(limits) => { state.limits = limits; refresh(); }", limits)
+        assert tab.evaluate(COVERED) == [], limits
+
+
+LONG = ("randomization", "sparsification of the top", "quantization", "a chain of all three", "batchcrypt", "none")
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_long_names_of_many_choices_are_cut_before_they_meet(shown, width):
+    seen = made_up(60, 3)
+    points = {id(p): replace(p, settings=p.settings | {"kind": LONG[i % len(LONG)], "a_rather_long_name_of_a_setting": 0.1 * (i % 7)})
+              for i, p in enumerate(seen.points)}
+    tab = shown(replace(seen, points=tuple(points.values()), front=tuple(points[id(p)] for p in seen.front),
+                        recommended=points[id(seen.recommended)], knee=points.get(id(seen.knee))), width=width)
+    assert tab.evaluate(COVERED) == []
+    assert "…" in tab.locator("#parallel").text_content()
+
+
+def test_the_check_finds_labels_that_cover_one_another(shown):
+    tab = shown(made_up(40, 2))
+    tab.evaluate("() => { for (const t of document.querySelectorAll('#front text')) t.setAttribute('x', 60); }")
+    assert tab.evaluate(COVERED) != []
