@@ -44,14 +44,14 @@ MEASURES: dict[str, Measure] = {
         source="models",
     ),
     "test_error_equal": Measure(
-        "mean of the clients' test errors, each on its share of the test records, all clients alike",
+        "mean of the clients' test errors, each on its share of the test records",
         last("equal_error"),
         reference=1.0,
         on_request=True,
         source="models",
     ),
     "test_loss_equal": Measure(
-        "mean of the clients' test losses, each on its share of the test records, all clients alike",
+        "mean of the clients' test losses, each on its share of the test records",
         last("equal_loss"),
         on_request=True,
         source="models",
