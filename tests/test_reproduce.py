@@ -202,7 +202,8 @@ def test_the_same_points_give_many_a_k_by_how_they_are_read(tmp_path):
     rows |= {p.name: law_rows(p, 110.0, tmp_path) for p in gu24_why.LENET}
     found = {c.what: c for c in EXPERIMENTS["gu24-why"].report(rows).comparisons}
     assert {c.verdict for c in found.values()} == {"–"}
-    assert found["k of LR by learning rate and clipping norm"].ours.count(" 24.") + found["k of LR by learning rate and clipping norm"].ours.count(" 25") >= 4
+    moved = found["k of LR by learning rate and clipping norm"].ours
+    assert [float(k) for k in re.findall(r"[a-z\d] ([\d.]+) \(", moved)] == pytest.approx([25.0] * len(gu24_why.PARTS), rel=0.05)
     assert "0% of all rounds" in found["LeNet stays on the plateau on which training begins"].ours
     cost = 15 * 2 * 200 * 10 * 20 + 30 * 200 * 20 * 20  # rows of the law have fifteen noises
     assert found["LR: the design with a small pre-experiment"].ours.startswith(f"{cost:,} client-steps, k 2")

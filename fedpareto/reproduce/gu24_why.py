@@ -34,7 +34,6 @@ BASE, UNSAID = "as printed", "–"
 VARIANTS: dict[str, dict[str, Any]] = {
     BASE: {},
     "learning rate 0.02": {"training.learning_rate": 0.02},
-    "learning rate 0.005": {"training.learning_rate": 0.005},
     "clipping norm 0.1": {"mechanism.clipping_norm": 0.1},
 }
 VIEWS = ("secagg", "release")
