@@ -25,6 +25,7 @@ from fedpareto.federation.record_rules import check_alone, check_silos, check_te
 from fedpareto.federation.setup import seeded
 from fedpareto.federation.sizes import size_of
 from fedpareto.federation.split import deal
+from fedpareto.federation.width_rules import check_widths
 from fedpareto.mechanisms import (
     AddsGaussian,
     LimitsSummands,
@@ -165,6 +166,7 @@ def _check_parts(problem: Federation) -> None:
         check_silos(problem)
     module = seeded(lambda: problem.widest.build(data.shape, data.classes), 0)
     stack_of(problem.widest, module, data.shape, data.classes)
+    check_widths(problem, module, data.shape, data.classes)
     _check_own(problem, module)
     _check_server(problem)
     device_of(problem)

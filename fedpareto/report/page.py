@@ -20,7 +20,7 @@ from fedpareto.privacy import VIEWS, rounded_up
 from fedpareto.problem import Limit, is_private
 from fedpareto.report.against import against
 from fedpareto.report.against import as_data as baselines
-from fedpareto.report.audits import panel
+from fedpareto.report.audit_panel import panel
 from fedpareto.report.caveats import covered
 from fedpareto.report.choose import Point, aim_of
 from fedpareto.report.figures import MOST_CLIENTS

@@ -19,6 +19,7 @@ from fedpareto.space import Variable
 from fedpareto.study.read import built, parsed
 from fedpareto.study.study import Study
 from fedpareto.study.table import plain
+from fedpareto.study.unseen import names_own
 from fedpareto.words import visible_lines
 
 
@@ -60,11 +61,13 @@ def write_section(path: Path, name: str, values: Mapping[str, Any]) -> None:
 
 
 def write_study(path: Path, text: str) -> None:
-    """Write a study file that can be read as a study."""
+    """Write a study file that can be read as a study; code of the user's own is not run for it."""
 
     def check(found: bytes) -> None:
         faults: list[Fault] = []
-        if built(tomllib.loads(found.decode()), path, faults) is None:
+        table = tomllib.loads(found.decode())
+        stored = table if names_own(table) else None
+        if built(table, path, faults, stored) is None:
             raise StudyError(str(path), faults)
 
     write_whole(path, text.encode(), check)
