@@ -21,7 +21,7 @@ cores; `paper` is the paper's scale on one GPU, and what of it was not run or no
 under each name.
 
 The studies, with our choices where a paper is silent: [examples/papers](../examples/papers). The
-rows of searches and of LeNet lie in `benchmarks/results/papers/rows.tar.xz`: unpacked into
+rows of searches, of LeNet and of `gu24-why` lie in `benchmarks/results/papers/rows.tar.xz`: unpacked into
 `papers/paper`, `fedpareto reproduce --scale paper` goes on from them.
 """
 QUESTIONS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (  # question, (name, statement)
