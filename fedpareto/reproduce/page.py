@@ -21,8 +21,8 @@ cores; `paper` is the paper's scale on one GPU, and what of it was not run or no
 under each name.
 
 The studies, with our choices where a paper is silent: [examples/papers](../examples/papers). The
-rows of searches, of LeNet and of `gu24-why` lie in `benchmarks/results/papers/rows.tar.xz`: unpacked into
-`papers/paper`, `fedpareto reproduce --scale paper` goes on from them.
+rows of searches, of LeNet and of `gu24-why` lie in `benchmarks/results/papers/rows.tar.xz`:
+unpacked into `papers/paper`, `fedpareto reproduce --scale paper` goes on from them.
 """
 QUESTIONS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (  # question, (name, statement)
     (
@@ -55,7 +55,7 @@ QUESTIONS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (  # question, 
     ),
     (
         "Are the budgets of Table 1 of Xiao reachable?",
-        (("xiao25-table1", "budgets are reached"), ("xiao25-table1", "noise about 6")),
+        (("xiao25-table1", "budgets are reached"), ("xiao25-table1", "noise about 6 leaves")),
     ),
     ("What does leakage 0 cost in true ε?", (("kang23-mechanisms", "leakage 0"),)),
     (
