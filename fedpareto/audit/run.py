@@ -5,19 +5,22 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fedpareto import __version__
-from fedpareto.audit.base import Attack, Points
+from fedpareto.audit.base import Attack, Finding, Points
 from fedpareto.contract import VIEWS
 from fedpareto.errors import FedparetoError, SettingError, did_you_mean, guarded, told
 from fedpareto.federation import Federation
 from fedpareto.problem import Problem
 from fedpareto.settings import imported, is_own
 from fedpareto.store import Audit, Store
+from fedpareto.store.audits import finite
+from fedpareto.store.checks import PNG
 
 AT_ONCE = 20  # points that are attacked side by side
 Chosen = tuple[int, Mapping[str, Any]]  # a trial and its settings
@@ -67,7 +70,8 @@ def attacks_of(names: Sequence[str], options: Mapping[str, Any]) -> dict[str, At
             )
         cls = imported(name) if is_own(name) else ATTACKS[name]
         fields = getattr(cls, "__dataclass_fields__", {})
-        made = cls(**{key: value for key, value in options.items() if key in fields})
+        with _named(name):
+            made = cls(**{key: value for key, value in options.items() if key in fields})
         if not isinstance(made, Attack):
             raise SettingError(
                 f"--attack: {name} must have inapplicable, seconds, within and audit, found "
@@ -140,7 +144,7 @@ def _estimated(jobs: Sequence[Job], limit: float | None) -> tuple[Job, ...]:
     out = []
     for job in jobs:
         with _named(job.name):
-            out.append(replace(job, seconds=job.attack.seconds(job.points, job.view)))
+            out.append(replace(job, seconds=_length(job.attack.seconds(job.points, job.view))))
     return tuple(out)
 
 
@@ -148,11 +152,21 @@ def _shortened(job: Job, seconds: float) -> Job:
     """Return a job with as much less work as it takes to end within so many seconds."""
     began = time.perf_counter()
     with _named(job.name):
-        whole = job.attack.seconds(job.points, job.view)
+        whole = _length(job.attack.seconds(job.points, job.view))
         left = max(0.0, seconds - (time.perf_counter() - began))
         if whole <= left:
             return job
-        return replace(job, attack=job.attack.within(left / whole))
+        less = job.attack.within(left / whole)
+        if not isinstance(less, Attack):
+            raise TypeError(f"within must return an attack, not {type(less).__name__}")
+        return replace(job, attack=less)
+
+
+def _length(seconds: float) -> float:
+    """Return how long an attack says it takes; raise where it says nothing."""
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"seconds must return a number of at least 0, not {seconds!r}")
+    return float(seconds)
 
 
 def _empty(job: Job, seed: int) -> list[Audit]:
@@ -188,13 +202,19 @@ def audit(
             job = _shortened(job, left * job.seconds / sum(j.seconds for j in planned.jobs[i:]))
         with _named(job.name):
             findings = job.attack.audit(job.points, job.view, seed)
-        rows = [
-            replace(a, measures=f.measures, picture=f.picture, version=__version__)
-            for a, f in zip(_empty(job, seed), findings, strict=True)
-        ]
+            rows = [_kept(a, f) for a, f in zip(_empty(job, seed), findings, strict=True)]
         if store is not None:
             store.add_audits(rows)
         yield from rows
+
+
+def _kept(empty: Audit, found: Finding) -> Audit:
+    """Return what was found of a point; raise where it cannot be kept."""
+    picture, measures = found.picture, dict(found.measures)
+    if picture is not None and not (isinstance(picture, bytes) and picture.startswith(PNG)):
+        raise TypeError("a picture must be the bytes of a PNG")
+    json.dumps(finite(measures), allow_nan=False)
+    return replace(empty, measures=measures, picture=picture, version=__version__)
 
 
 @contextlib.contextmanager

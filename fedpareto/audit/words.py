@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fedpareto.store.audits import number
+
 NO_PROOF = (
     "A failed attack proves nothing; ε̂ is a lower bound on what the mechanism leaks, and never an "
     "upper one."
@@ -16,22 +18,14 @@ def sentence(measures: Mapping[str, Any]) -> str:
     said = [words(measures) for words in (_canary, _membership, _inversion, _noise)]
     parts = [text for text in said if text]
     if not parts:
-        numbers = {name: _value(measures, name) for name in measures}
+        numbers = {name: number(measures, name) for name in measures}
         parts = [", ".join(f"{n} {_number(v)}" for n, v in numbers.items() if v is not None)]
     alarm = "ALARM: " + _alarm(measures) if measures.get("alarm") else ""
     return " ".join(part for part in ("; ".join(parts) or "no numbers", alarm) if part)
 
 
-def _value(measures: Mapping[str, Any], name: str) -> float | None:
-    """Return a measure that is a number; None for anything else."""
-    value = measures.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value)
-
-
 def _canary(measures: Mapping[str, Any]) -> str:
-    if _value(measures, "epsilon_hat") is None:
+    if number(measures, "epsilon_hat") is None:
         return ""
     by = str(measures.get("form", ""))
     rests = {"Gaussian fit": "rests on normality", "loss distribution": "rests on its shape"}
@@ -44,7 +38,7 @@ def _canary(measures: Mapping[str, Any]) -> str:
 
 
 def _membership(measures: Mapping[str, Any]) -> str:
-    if _value(measures, "auc") is None:
+    if number(measures, "auc") is None:
         return ""
     found = [_told(measures, "", "records")]
     if "client_auc" in measures:
@@ -64,7 +58,7 @@ def _told(measures: Mapping[str, Any], prefix: str, what: str) -> str:
 
 
 def _inversion(measures: Mapping[str, Any]) -> str:
-    if _value(measures, "psnr") is None:
+    if number(measures, "psnr") is None:
         return ""
     return (
         f"pictures at {_shown(measures, 'psnr')} dB, the mean image at "
@@ -76,7 +70,7 @@ def _inversion(measures: Mapping[str, Any]) -> str:
 
 
 def _noise(measures: Mapping[str, Any]) -> str:
-    if _value(measures, "strength") is None:
+    if number(measures, "strength") is None:
         return ""
     checks = measures.get("chances")
     return (
@@ -87,7 +81,7 @@ def _noise(measures: Mapping[str, Any]) -> str:
 
 
 def _shown(measures: Mapping[str, Any], name: str) -> str:
-    return _number(_value(measures, name))
+    return _number(number(measures, name))
 
 
 def _number(value: float | None) -> str:
@@ -95,12 +89,12 @@ def _number(value: float | None) -> str:
 
 
 def _percent(measures: Mapping[str, Any], name: str) -> str:
-    value = _value(measures, name)
+    value = number(measures, name)
     return "none" if value is None else f"{100 * value:.3g} %"
 
 
 def _count(measures: Mapping[str, Any], name: str) -> str:
-    return f"{_value(measures, name) or 0:,.0f}"
+    return f"{number(measures, name) or 0:,.0f}"
 
 
 def _alarm(measures: Mapping[str, Any]) -> str:

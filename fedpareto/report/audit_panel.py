@@ -144,8 +144,8 @@ def _curves(a: Audit) -> list[Curve]:
     for name, what in (("roc", "records"), ("client_roc", "clients")):
         try:
             points = [(float(x), float(y)) for x, y in a.measures.get(name) or []]
-        except (TypeError, ValueError):  # of somebody's own attack, another thing by this name
-            continue
+        except (TypeError, ValueError, OverflowError):
+            continue  # of somebody's own attack, another thing by this name
         if points:
             out.append(Curve(f"{what}, {a.view}", points))
     return out

@@ -12,6 +12,7 @@ from fedpareto.privacy import rounded_up
 from fedpareto.report.choose import Point
 from fedpareto.report.points import View
 from fedpareto.store import Audit
+from fedpareto.store.audits import number
 
 NO_PROOF = (
     "A failed attack proves nothing: a better one may succeed. An ε̂ is a lower bound on what the "
@@ -38,10 +39,7 @@ def as_data(seen: View, point: Point) -> list[dict[str, Any]]:
 
 def measured(a: Audit, name: str) -> float | None:
     """Return a measure that is a number; None for anything else."""
-    value = a.measures.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value)
+    return number(a.measures, name)
 
 
 def claim_of(a: Audit) -> tuple[float, float] | None:

@@ -96,7 +96,8 @@ def save(draw: Callable[[Axes, Any], None], seen: Any, path: Path) -> Path:
         axes.grid(alpha=0.25)
         draw(axes, seen)
         # without the date, the same study gives the same file
-        metadata = {"Date": None} if kind == "svg" else {"Software": "fedpareto"}
+        words = {"Date": None, "Creator": "fedpareto"}
+        metadata = words if kind == "svg" else {"Software": "fedpareto"}
         drawn = io.BytesIO()
         with warnings.catch_warnings():
             # a letter that the font lacks is drawn as a box

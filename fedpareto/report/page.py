@@ -129,7 +129,7 @@ def page_data(seen: View) -> dict[str, Any]:
         "against": against(seen),
         "price": search_price(seen),
         "split": None if split is None else split[:MOST_CLIENTS].tolist(),
-        "clients": problem.data.clients if isinstance(problem, Deals) else None,
+        "clients": None if split is None else _clients(seen),
         "noSplit": NO_SPLIT if is_private(problem) else "",
         "file": to_toml(seen.study.description) if seen.study.description else "",
         "template": _template(seen),
@@ -150,6 +150,12 @@ def _explained(seen: View) -> dict[str, Any]:
         "importance": importance(seen),
         "fewest": FEWEST,
     }
+
+
+def _clients(seen: View) -> int | None:
+    """Return how many clients data are dealt to; None where they are not dealt."""
+    problem = seen.study.problem
+    return problem.data.clients if isinstance(problem, Deals) else None
 
 
 def _limits(seen: View) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from fedpareto.space import Variable
 from fedpareto.study.read import built, parsed
 from fedpareto.study.study import Study
 from fedpareto.study.table import plain
-from fedpareto.study.unseen import names_own
+from fedpareto.study.unseen import check_sources, names_own
 from fedpareto.words import visible_lines
 
 
@@ -61,12 +61,17 @@ def write_section(path: Path, name: str, values: Mapping[str, Any]) -> None:
 
 
 def write_study(path: Path, text: str) -> None:
-    """Write a study file that can be read as a study; code of the user's own is not run for it."""
+    """Write a study file that can be read as a study.
+
+    Code of the user's own is looked for where the file will lie, and not run.
+    """
 
     def check(found: bytes) -> None:
         faults: list[Fault] = []
         table = tomllib.loads(found.decode())
         stored = table if names_own(table) else None
+        if stored is not None:
+            check_sources(table, path.parent)
         if built(table, path, faults, stored) is None:
             raise StudyError(str(path), faults)
 

@@ -192,6 +192,46 @@ REFUSED = {
 }
 
 
+WRONG_ATTACKS = {  # how an attack of one's own goes wrong → what is said
+    "def seconds(self, points, view): return float('nan')": "seconds must return a number of at least 0, not nan",
+    "def seconds(self, points, view): return 'long'": "TypeError",
+    "def seconds(self, points, view): return 99.0\n    def within(self, share): return None": "within must return an attack, not NoneType",
+    "def inapplicable(self, points, view): raise SystemExit(0)": "SystemExit: 0",
+    "def audit(self, points, view, seed): return []": "ValueError",
+    "def audit(self, points, view, seed): return None": "TypeError",
+    "def audit(self, points, view, seed): return [{'a': 1}] * len(points)": "AttributeError",
+    "def audit(self, points, view, seed): return [Finding({'a': object()})] * len(points)": "TypeError: Object of type object is not JSON serializable",
+    "def audit(self, points, view, seed): return [Finding(3)] * len(points)": "TypeError",
+    "def audit(self, points, view, seed): return [Finding({'a': 1}, b'GIF89a')] * len(points)": "TypeError: a picture must be the bytes of a PNG",
+    "def __post_init__(self): raise OSError('gone')": "OSError: gone",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_ATTACKS)
+def test_an_attack_of_ones_own_that_goes_wrong_is_named_and_nothing_of_it_is_kept(finished_study, fedpareto, wrong):
+    module = f"wrong_{abs(hash(wrong))}"
+    finished_study.with_name(f"{module}.py").write_text(f"""from dataclasses import dataclass
+from fedpareto.audit import Finding
+
+@dataclass(frozen=True)
+class Mine:
+    def inapplicable(self, points, view): return None
+    def seconds(self, points, view): return 0.0
+    def within(self, share): return self
+    def audit(self, points, view, seed): return [Finding({{"a": 1}})] * len(points)
+    {wrong}
+""")
+    before = finished_study.with_suffix(".db").read_bytes()
+    done = fedpareto("audit", finished_study, "--attack", f"{module}:Mine", "--view", "server", "--seconds", "1")
+    assert done.status == 2
+    last = done.err.splitlines()[-1]
+    assert last.startswith(f"error: audit: attack {module}:Mine must run to its end, found ")
+    assert WRONG_ATTACKS[wrong] in last
+    with Store.read(finished_study.with_suffix(".db")) as store:
+        assert store.audits() == []
+    assert len(before) == finished_study.with_suffix(".db").stat().st_size
+
+
 @pytest.mark.parametrize("words", REFUSED, ids=" ".join)
 def test_what_cannot_be_is_refused(finished_study, fedpareto, words):
     done = fedpareto("audit", finished_study, *words)
