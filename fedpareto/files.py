@@ -21,7 +21,11 @@ MARKS = {  # how files begin that fedpareto writes, so that it may write them ag
     "result": (b'{\n "name": ',),
     "study": (),  # written over by force alone: nothing tells one study file from another
 }
-OURS = {"page": b"fedpareto</title>", "picture": b"fedpareto"}  # what they hold besides
+OURS = {  # what they hold besides
+    "page": b"fedpareto</title>",
+    "picture": b"fedpareto",
+    "model": b'"fedpareto"',
+}
 HEAD = 2**16  # bytes that tell what a file is
 MOST_OF_A_STUDY = 2**20  # bytes: more is no study, and would be read for ever
 KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
@@ -75,6 +79,16 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(beside)
     _sync_folder(target.parent)
+
+
+@contextlib.contextmanager
+def log_of(path: Path) -> Iterator[int]:
+    """Open an empty log for another process to write into."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def check_output(
@@ -138,10 +152,10 @@ def _start(path: Path) -> bytes:
 
 def _is_of(kind: str, start: bytes) -> bool:
     """Say whether a file that begins so is of a kind."""
-    if kind == "model":  # the length of its head, then the head
-        return start[8:9] == b"{" and start[4:8] == b"\0\0\0\0"
     if OURS.get(kind, b"") not in start:
         return False
+    if kind == "model":  # the length of its head, then the head
+        return start[8:9] == b"{" and start[4:8] == b"\0\0\0\0"
     return start.startswith(MARKS[kind])
 
 

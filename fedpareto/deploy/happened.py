@@ -75,13 +75,14 @@ def _spent(plan: Planned, t: int, attempts: Sequence[Attempt]) -> Spent:
 
 
 def _same_again(one: Attempt, attempts: Sequence[Attempt]) -> bool:
-    """Say whether an attempt that never ended was repeated with the very same uploads."""
-    if one.ended:
-        return False
+    """Say whether an attempt was repeated with the very same uploads of the very same clients.
+
+    Both sums are then one. Of an attempt that never ended, everybody may have answered.
+    """
     return any(
         later.ended
         and later.attempt > one.attempt
-        and set(later.answered) == set(later.again) == set(one.asked)
+        and set(later.answered) == set(later.again) == set(_summed(one))
         for later in attempts
     )
 

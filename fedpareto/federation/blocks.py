@@ -166,7 +166,7 @@ def setup_of(problem: Federation, seed: int, along: bool = False) -> Setup:
         along,
         problem.private,
         problem.kept,
-        "xiao25_eq5" in problem.asked,
+        local_loss="xiao25_eq5" in problem.asked,
     )
 
 
