@@ -70,7 +70,8 @@ class Client:
         """Open the ledger, or begin it."""
         path = self.folder / "ledger.jsonl"
         if path.exists():
-            return ledgers.open(path, self.agreed.hash)
+            # whoever was asked before may be at work still: its answer is this one's too
+            return ledgers.open(path, self.agreed.hash, self.agreed.patience)
         self.folder.mkdir(parents=True, exist_ok=True)
         return ledgers.begin(path, header_of(self.agreed, "client", self.number))
 

@@ -19,6 +19,7 @@ from fedpareto.deploy.serving import serve
 from .task import agreed, message_of, records_of
 
 POLL = 0.5  # seconds between two looks for answers
+AGAIN = 60.0  # seconds after which a site is asked again: its node may have been killed meanwhile
 TYPES = {"hello": "query", "judge": "evaluate"}  # all else trains
 app = ServerApp()
 
@@ -47,14 +48,19 @@ class FlowerSites:
         """Send each client its request, again where its node came back; yield their answers."""
         ends = time.monotonic() + patience
         waiting: dict[str, int] = {}  # message → client
+        sent: dict[int, float] = {}  # client → when it was asked last
         missing = set(requests)
         while missing and time.monotonic() < ends:
             self._meet(ends)
-            lost = missing - set(waiting.values())
-            waiting |= self._send({k: requests[k] for k in lost & set(self.nodes)}, ends)
+            now = time.monotonic()
+            asked = {k for k in waiting.values() if now < sent[k] + AGAIN}
+            lost = (missing - asked) & set(self.nodes)
+            waiting |= self._send({k: requests[k] for k in lost}, ends)
+            sent |= dict.fromkeys(lost, now)
             for client, answer in self._answers(waiting):
-                missing.discard(client)
-                yield client, answer
+                if client in missing:  # asked twice, it sent the same bytes twice
+                    missing.discard(client)
+                    yield client, answer
             time.sleep(POLL)
 
     def _meet(self, ends: float) -> None:
