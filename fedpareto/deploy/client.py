@@ -21,6 +21,7 @@ from fedpareto.deploy.parts import encryption_of
 from fedpareto.deploy.party import (
     Client,
     asked_for,
+    check_remembered,
     check_share,
     entered,
     judged,
@@ -65,6 +66,7 @@ def _train(client: Client, message: Mapping[str, Any]) -> Message:
         before = keeping.read(client.path)
         sent = sent_before(before, t, message)
         if sent is None:
+            check_remembered(ledger, t)
             check_share(agreed, ledger, t)
             values, rest, _ = trained(client, model, before, t, came)
             sent = Kept(

@@ -121,6 +121,19 @@ def read(folder: Path) -> Deployment:
     return deployment
 
 
+def read_agreed(folder: Path, wanted: str) -> Deployment:
+    """Return the deployment in a folder if it is the one agreed, of this SHA-256."""
+    path = folder / FILE
+    data = path.read_bytes() if path.is_file() else b""
+    found = hashlib.sha256(data).hexdigest()
+    if found != wanted:
+        raise DeploymentError(
+            f"{path.name}: must be the deployment that this site agreed to, {shown(wanted)[:14]}…, "
+            f"found {found[:12]}…: the server runs another app. Ask who runs it why."
+        )
+    return read(folder)
+
+
 def _made(found: Any, path: Path) -> Deployment:
     """Return the deployment that JSON describes."""
     keys = {f.name for f in fields(Deployment)} - {"folder"}

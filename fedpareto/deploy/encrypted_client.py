@@ -29,7 +29,15 @@ from fedpareto.deploy.encrypted import (
 from fedpareto.deploy.kept import Kept
 from fedpareto.deploy.messages import Message, digest, whole
 from fedpareto.deploy.model import write_model
-from fedpareto.deploy.party import Client, asked_for, check_share, entered, judged, trained
+from fedpareto.deploy.party import (
+    Client,
+    asked_for,
+    check_remembered,
+    check_share,
+    entered,
+    judged,
+    trained,
+)
 from fedpareto.errors import DeploymentError, shown
 from fedpareto.federation.protection import step
 from fedpareto.federation.state import State, start
@@ -45,6 +53,7 @@ def spread(client: Client, message: Mapping[str, Any]) -> Message:
         return {"behind": held}
     with client.ledger() as ledger:
         if held.words.get("round") != t:
+            check_remembered(ledger, t)
             check_share(client.agreed, ledger, t)
             held = _trained(client, held, t, came)
             keeping.write(client.path, held)

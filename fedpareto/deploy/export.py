@@ -113,7 +113,11 @@ At each site, with a number of its own from 0 to {agreed.clients - 1}, a key of 
 
     flower-supernode --superlink SERVER:8000 --root-certificates ca.crt \\
         --auth-supernode-private-key site0 \\
-        --node-config 'client=0 data="/path/to/records.npz" folder="/path/to/state"'
+        --node-config '{_node_config(agreed)}'
+
+`deployment` is what this site agreed to: another is refused. Flower lets
+whoever starts a run send the app's code, so a site that does not trust the server should accept
+signed apps alone (Flower's --trusted-entities), after a look at `{APP}`.
 
 Then start the run, with `[superlink.remote]` in Flower's config.toml naming the address and ca.crt:
 
@@ -128,6 +132,12 @@ server or a site that was stopped goes on where it was when it is started again 
 
 says which ε was really spent, beside the plan. Every site has a ledger of its own in its folder.
 {_told(agreed)}"""
+
+
+def _node_config(agreed: Deployment) -> str:
+    """Return how a site is told who it is and what it agreed to."""
+    places = 'data="/path/to/records.npz" folder="/path/to/state"'
+    return f'client=0 {places} deployment="{agreed.hash}"'
 
 
 def _keys(agreed: Deployment) -> str:

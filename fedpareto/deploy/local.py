@@ -208,6 +208,7 @@ def start_node(local: Local, k: int) -> None:
     """Start the SuperNode of one site."""
     told: list[tuple[str, Any]] = [
         ("client", k),
+        ("deployment", f'"{local.agreed.hash}"'),
         ("data", f'"{local.home / f"site{k}.npz"}"'),
         ("folder", f'"{local.home / f"client{k}"}"'),
     ]

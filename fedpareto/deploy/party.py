@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedpareto.contract import share_of_noise
 from fedpareto.deploy import ledger as ledgers
-from fedpareto.deploy.deployment import Deployment
+from fedpareto.deploy.deployment import Deployment, read_agreed
 from fedpareto.deploy.kept import Kept
 from fedpareto.deploy.ledger import Ledger
 from fedpareto.deploy.messages import Message, whole
@@ -49,7 +49,8 @@ class Client:
 
     def __post_init__(self) -> None:
         check_replay(self.replay)
-        if not 0 <= self.number < self.agreed.clients:
+        whole = isinstance(self.number, int) and not isinstance(self.number, bool)
+        if not whole or not 0 <= self.number < self.agreed.clients:
             raise DeploymentError(
                 f"client: must be a number from 0 to {self.agreed.clients - 1}, found "
                 f"{shown(self.number)}. Each site has its own."
@@ -68,12 +69,56 @@ class Client:
 
     def ledger(self) -> Ledger:
         """Open the ledger, or begin it."""
-        path = self.folder / "ledger.jsonl"
-        if path.exists():
-            # whoever was asked before may be at work still: its answer is this one's too
-            return ledgers.open(path, self.agreed.hash, self.agreed.patience)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return ledgers.begin(path, header_of(self.agreed, "client", self.number))
+        return ledger_of(self.agreed, self.folder, self.path, self.number)
+
+
+def client_of(config: Mapping[str, Any], app: Path, load: Callable[[], Site]) -> Client:
+    """Return the site that a node's own configuration describes, in the folder of its app.
+
+    deployment is the SHA-256 of what this site agreed to. It is compared before anything of the app
+    is read, since the app is whatever the server's side sends.
+    """
+    missing = [name for name in ("client", "folder", "deployment") if name not in config]
+    if missing:
+        raise DeploymentError(
+            f"node-config: must name client, folder and deployment, found no {missing[0]}. See the "
+            "app's README for how a site is started."
+        )
+    key = config.get("key")
+    return Client(
+        read_agreed(app, str(config["deployment"])),
+        config["client"],
+        Path(str(config["folder"])).expanduser(),
+        load,
+        key=None if key is None else Path(str(key)).expanduser(),
+    )
+
+
+def ledger_of(agreed: Deployment, folder: Path, state: Path, client: int | None = None) -> Ledger:
+    """Open the ledger of a party, the server where client is None; begin it with its state."""
+    path = folder / "ledger.jsonl"
+    if path.exists():
+        # a site that was asked before may be at work still: its answer is this one's too
+        return ledgers.open(path, agreed.hash, 0.0 if client is None else agreed.patience)
+    if state.exists():
+        raise DeploymentError(
+            f"{path}: must be beside {state.name}, found none: what was spent so far would be "
+            "forgotten. Put it back, or begin anew in another folder."
+        )
+    folder.mkdir(0o700, parents=True, exist_ok=True)  # what is not protected yet is kept there
+    side = "server" if client is None else "client"
+    return ledgers.begin(path, header_of(agreed, side, client))
+
+
+def check_remembered(ledger: Ledger, t: int) -> None:
+    """Refuse a round that this site has answered, where it has lost what it answered."""
+    last = max(ledger.history.done, default=-1)
+    if t <= last:
+        raise DeploymentError(
+            f"round: must come after round {last + 1}, which this site has answered by its ledger, "
+            f"found round {t + 1}, and what was sent is lost. To train for it again would spend "
+            "privacy twice."
+        )
 
 
 def header_of(agreed: Deployment, side: str, client: int | None = None) -> Mapping[str, Any]:

@@ -100,4 +100,5 @@ def _counts(answer: Mapping[str, Any]) -> bool:
     names = ("records", "wrong", "loss")
     if "refused" in answer or not all(isinstance(answer.get(n), int | float) for n in names):
         return False
-    return bool(0 < answer["records"] < 10**12 and np.isfinite(answer["loss"]))
+    possible = 0 <= answer["wrong"] <= answer["records"] and np.isfinite(answer["loss"])
+    return bool(possible and 0 < answer["records"] < 10**12)

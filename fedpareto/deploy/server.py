@@ -18,7 +18,6 @@ from torch import Tensor
 
 from fedpareto.contract import on_the_sum
 from fedpareto.deploy import kept as keeping
-from fedpareto.deploy import ledger as ledgers
 from fedpareto.deploy.accepted import Refused, accepted
 from fedpareto.deploy.deployment import Deployment
 from fedpareto.deploy.kept import Kept
@@ -26,7 +25,7 @@ from fedpareto.deploy.ledger import Ledger
 from fedpareto.deploy.messages import Message, packed, request
 from fedpareto.deploy.model import write_model
 from fedpareto.deploy.parts import block_of, check_replay
-from fedpareto.deploy.party import header_of, norm_of, spread_of
+from fedpareto.deploy.party import ledger_of, norm_of, spread_of
 from fedpareto.deploy.progress import Progress
 from fedpareto.deploy.site import nothing
 from fedpareto.errors import DeploymentError
@@ -65,11 +64,7 @@ class Server:
 
     def ledger(self) -> Ledger:
         """Open the ledger, or begin it."""
-        path = self.folder / "ledger.jsonl"
-        if path.exists():
-            return ledgers.open(path, self.agreed.hash)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return ledgers.begin(path, header_of(self.agreed, "server"))
+        return ledger_of(self.agreed, self.folder, self.path)
 
 
 def serve_plain(

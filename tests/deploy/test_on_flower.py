@@ -46,10 +46,8 @@ def deployed(folder, case, kill=False):
     seed = derive(study.seed, "repeat", 0)
     app = folder / "app"
     write_app(draw_up(study, {}), folder, demo_of(blocks.setup_of(study.problem, seed)), app)
-    replaying(app / APP / "client_app.py", "        agreed(),\n", f"        agreed(),\n        replay={seed},\n")
-    for old, new in (("int(config", "number=int(config"), ("Path(str(config[\"folder\"", "folder=Path(str(config[\"folder\""), ("lambda: load", "load=lambda: load")):
-        replaying(app / APP / "client_app.py", old, new)
-    replaying(app / APP / "client_app.py", "        agreed(),\n", "        agreed=agreed(),\n")
+    replaying(app / APP / "client_app.py", "        told = answer(client,",
+              f"        client = __import__('dataclasses').replace(client, replay={seed})\n        told = answer(client,")
     replaying(app / APP / "server_app.py", "folder, key=key", f"folder, replay={seed}, key=key")
     command = [PYTHON, Path(__file__).with_name("on_flower.py"), app, *(["kill"] if kill else [])]
     environment = {**os.environ, REPLAY: "in a test", "OMP_NUM_THREADS": "1"}

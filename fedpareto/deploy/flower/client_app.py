@@ -8,25 +8,28 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedpareto.deploy.client import answer
-from fedpareto.deploy.party import Client
+from fedpareto.deploy.party import client_of
+from fedpareto.errors import FedparetoError
 
 from .site import load_site
-from .task import agreed, message_of, records_of
+from .task import message_of, records_of
 
 app = ClientApp()
 
 
 def answered(message: Message, context: Context) -> Message:
-    """Return the site's answer. It keeps its state and its ledger in the folder it was given."""
+    """Return the site's answer; a refusal says why.
+
+    The site goes by its own configuration: which deployment it agreed to, which client it is, and
+    where it keeps its state and its ledger.
+    """
     config = context.node_config
-    client = Client(
-        agreed(),
-        int(config["client"]),
-        Path(str(config["folder"])).expanduser(),
-        lambda: load_site(config),
-        key=Path(str(config["key"])).expanduser() if "key" in config else None,
-    )
-    return Message(records_of(answer(client, message_of(message))), reply_to=message)
+    try:
+        client = client_of(config, Path(__file__).parent, lambda: load_site(config))
+        told = answer(client, message_of(message))
+    except FedparetoError as error:
+        told = {"refused": str(error)}
+    return Message(records_of(told), reply_to=message)
 
 
 @app.query()
