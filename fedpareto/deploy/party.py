@@ -98,7 +98,7 @@ def ledger_of(agreed: Deployment, folder: Path, state: Path, client: int | None 
     """Open the ledger of a party, the server where client is None; begin it with its state."""
     path = folder / "ledger.jsonl"
     if path.exists():
-        # a site that was asked before may be at work still: its answer is this one's too
+        # at a site, whoever was asked before may be at work still: its answer is this one's too
         return ledgers.open(path, agreed.hash, 0.0 if client is None else agreed.patience)
     if state.exists():
         raise DeploymentError(
