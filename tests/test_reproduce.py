@@ -15,14 +15,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedpareto.errors import FedparetoError, SettingError
+from fedpareto.errors import ChangedStudy, FedparetoError, SettingError
 from fedpareto.loop import verify
 from fedpareto.reproduce import (
     EXPERIMENTS,
     NAMES,
     committed,
+    gu24_why,
     named,
     papers_page,
+    redraw,
     report,
     reproduce,
     results,
@@ -34,6 +36,7 @@ from fedpareto.reproduce import studies_gu24 as gu
 from fedpareto.reproduce.experiment import Experiment, Found, Part, Rows, verdict_of
 from fedpareto.reproduce.gu24_cases import BOXES
 from fedpareto.reproduce.judge import above, missing, number, ranks_alike
+from fedpareto.reproduce.page import reason
 from fedpareto.reproduce.races import compared
 from fedpareto.reproduce.run import unjudged
 from fedpareto.reproduce.workers import Work
@@ -208,6 +211,32 @@ def test_a_design_costs_what_its_trainings_count(tmp_path):
     assert said.startswith(f"{expected:,} against ")
 
 
+def test_the_same_points_give_many_a_k_by_how_they_are_read(tmp_path):
+    rows = {p.name: law_rows(p, 25.0, tmp_path) for p in gu24_why.PARTS.values()}
+    read = gu24_why.readings([rows[gu24_why.PARTS[gu24_why.BASE].name]])
+    assert read["our fit"] == pytest.approx(25.0, rel=0.05)
+    assert read["along the upper edge"] < read["our fit"] < read["geometric mean"]
+    rows |= {p.name: law_rows(p, 110.0, tmp_path) for p in gu24_why.LENET}
+    found = {c.what: c for c in EXPERIMENTS["gu24-why"].report(rows).comparisons}
+    assert {c.verdict for c in found.values()} == {"–"}
+    moved = found["k of LR by learning rate and clipping norm"].ours
+    assert [float(k) for k in re.findall(r"[a-z\d] ([\d.]+) \(", moved)] == pytest.approx([25.0] * len(gu24_why.PARTS), rel=0.05)
+    assert "0% of all rounds; converged after" in found["LeNet stays on the plateau on which training begins"].ours
+    assert "The paper's 25 lies within them" in found["k of LR, read in other ways"].why
+    cost = 15 * 2 * 200 * 10 * 20 + 30 * 200 * 20 * 20  # rows of the law have fifteen noises
+    assert found["LR: the design with a small pre-experiment"].ours.startswith(f"{cost:,} client-steps, k 2")
+    assert found["the case of Fig. 3(c) by the paper's own k"].ours == "kσ²T = 468.8 against qK = 10: case II"
+
+
+def test_eq_2_ranks_sums_as_their_true_epsilon_does_once_q_divides(tmp_path):
+    study = study_of(gu24_why.PARTS[gu24_why.BASE], "paper", tmp_path)
+    said = gu24_why._ranks(study.problem).ours
+    found = [float(n) for n in re.findall(r"\d\.\d+", said)]
+    assert found[0] == 1.0
+    assert found[2] < 0.9 < found[1]
+    assert max(found[2:]) < 0.9
+
+
 def tiny(name, optimizer, seed=1, budget=4):
     changes = {
         "name": name,
@@ -329,6 +358,20 @@ def test_a_run_that_is_killed_goes_on_to_the_same_rows(tmp_path):
             assert list(verify(study_of(part, "quick", killed), store)) == []
 
 
+def test_nothing_of_a_finished_study_is_trained_or_written_again(tmp_path):
+    work = work_of([tiny_race(2)], "quick", tmp_path)
+    assert train(work)
+    before = {p.name: p.read_bytes() for p in tmp_path.glob("*.db")}
+    for path in tmp_path.glob("*.db"):
+        path.chmod(0o444)
+    assert train(work)
+    assert {p.name: p.read_bytes() for p in tmp_path.glob("*.db")} == before
+    changed = tmp_path / "one-seed1.toml"
+    changed.write_text(changed.read_text().replace("seed = 1", "seed = 7"))
+    with pytest.raises(ChangedStudy, match="must belong to this study"):
+        train([Work(changed, 1.0)])
+
+
 def test_the_time_given_ends_a_run_between_blocks(tmp_path):
     work = work_of([tiny_race(6)], "quick", tmp_path)
     assert not train(work, seconds=0)
@@ -361,6 +404,27 @@ def test_the_page_is_what_the_results_say():
     assert (ROOT / "docs" / "papers.md").read_text() == papers_page(results()), (
         "run: python docs/generate.py"
     )
+
+
+def test_every_statement_that_differs_has_an_experiment_behind_it():
+    by_name = {r["name"]: r for r in results()}
+    for name, r in by_name.items():
+        for c in r["comparisons"]:
+            if c["verdict"] == "differs" and c["scale"] == "paper":
+                assert reason(by_name, name, c["what"]), (name, c["what"])
+    page = papers_page(results())
+    assert "No experiment yet." not in page
+    without = [r for r in results() if r["name"] != "gu24-why"]
+    assert "No experiment yet." in papers_page(without)
+
+
+def test_a_figure_is_drawn_again_from_the_numbers_of_its_result(tmp_path):
+    folder = ROOT / "benchmarks" / "results" / "papers"
+    for name in ("gu24-table2", "kang23-fig6"):  # bars; lines of which one has a single point
+        (tmp_path / f"{name}.json").write_text((folder / f"{name}.json").read_text())
+    drawn = redraw(tmp_path)
+    assert [p.name for p in drawn] == ["gu24-table2.png", "kang23-fig6.png"]
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in drawn)
 
 
 def test_no_number_stands_on_the_page_that_the_results_do_not_hold():

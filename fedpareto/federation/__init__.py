@@ -5,7 +5,8 @@ from fedpareto.federation.data import Data, Dataset
 from fedpareto.federation.local import LOCAL_STEPS, ClipsRecords, DpSgd, LocalStep, Sgd
 from fedpareto.federation.looked import Unseen, is_unseen
 from fedpareto.federation.losses import LOSSES, Loss
-from fedpareto.federation.measures import MEASURES, Measure
+from fedpareto.federation.measure import CASES, Measure
+from fedpareto.federation.measures import MEASURES
 from fedpareto.federation.models import MODELS, Lr, Mlp, Model, Own
 from fedpareto.federation.observer import Observer
 from fedpareto.federation.problem import Federation
@@ -13,6 +14,7 @@ from fedpareto.federation.servers import SERVERS, Adam, Average, Momentum, Serve
 from fedpareto.federation.training import Training
 
 __all__ = [
+    "CASES",
     "LOCAL_STEPS",
     "LOSSES",
     "MEASURES",

@@ -75,7 +75,8 @@ def _constant(problem: Federation, setup: Setup) -> dict[str, float]:
     except Exception:  # a measure of the user's own that is not defined for a constant answer
         found = dataclasses.replace(judge, own=())(stack, params)
     names = {"test_error": "error", "test_loss": "loss"}
-    names |= {"test_error_worst": "worst_error", "test_loss_worst": "worst_loss"}
+    for case in ("worst", "equal"):
+        names |= {f"test_error_{case}": f"{case}_error", f"test_loss_{case}": f"{case}_loss"}
     figures = {name: found[figure] for name, figure in names.items()}
     figures |= {name: found[name] for name in own if name in found}
     return {name: float(figure[0]) for name, figure in figures.items()}

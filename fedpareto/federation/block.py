@@ -81,6 +81,11 @@ class Block:
         """The rounds of the longest run."""
         return max(self.last_rounds)
 
+    def judged_after(self, t: int) -> list[bool]:
+        """Say which federations are judged after round t, [R]: all now and then, and who ends."""
+        regular = (t + 1) % self.setup.training.evaluate_every == 0
+        return [regular or last == t + 1 for last in self.last_rounds]
+
     @property
     def shared(self) -> bool:
         """Whether the federations of a client slot share its mini-batches, if not their number.
@@ -191,7 +196,9 @@ def facts_of(setup: Setup, terms: Round) -> dict[str, Tensor]:
 
     Who is expected, how many one sum may hold, who came, and the seconds that encryption takes.
     """
-    charged = setup.cost.charged(int(named(setup.mechanism).get("key_bits", 2048)))
+    held = named(setup.mechanism)
+    degree = held.get("degree", 1) if held.get("scheme") == "paillier" else 1
+    charged = setup.cost.charged(int(held.get("key_bits", 2048)), int(degree))
     facts = terms.facts() | {name: np.full(len(terms.cohort), v) for name, v in charged.items()}
     return {name: torch.tensor(v, dtype=torch.float32) for name, v in facts.items()}
 

@@ -166,6 +166,7 @@ def setup_of(problem: Federation, seed: int, along: bool = False) -> Setup:
         along,
         problem.private,
         problem.kept,
+        local_loss="xiao25_eq5" in problem.asked,
     )
 
 

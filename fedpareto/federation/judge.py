@@ -16,13 +16,13 @@ from fedpareto.errors import SettingError
 from fedpareto.federation.data import Dataset
 from fedpareto.federation.grouped import Params
 from fedpareto.federation.losses import Loss
-from fedpareto.federation.measures import WORST
+from fedpareto.federation.measures import function_name
 from fedpareto.federation.split import Split
 from fedpareto.federation.stack import Stack
 from fedpareto.federation.steps import Images
 from fedpareto.settings import function_of
 
-FIGURES = ("error", "loss", "worst_error", "worst_loss")
+FIGURES = ("error", "loss", "worst_error", "worst_loss", "equal_error", "equal_loss")
 Own = Callable[[NDArray[Any], NDArray[Any]], float]  # scores [n,C], labels [n] → a number
 
 
@@ -74,7 +74,7 @@ class Judge:
         wrong = torch.empty(R, n, device=device)
         loss = torch.empty(R, n, device=device)
         kept: list[Tensor] = []
-        for part in torch.split(torch.arange(n, device=device), _images_at_once(stack, R)):
+        for part in torch.split(torch.arange(n, device=device), images_at_once(stack, R)):
             scores = stack.scores(models, self.images.at(part)[:, None])[0]  # [R,C,b]
             truth = self.images.y[part]
             loss[:, part] = self.loss.each(scores, truth)
@@ -82,34 +82,42 @@ class Judge:
             wrong[:, part] = missed.masked_fill(loss[:, part].isnan(), torch.nan)
             if self.own and own:
                 kept.append(scores)
-        means = (wrong.mean(1), loss.mean(1), self._worst(wrong), self._worst(loss))
-        found = {name: v.double() for name, v in zip(FIGURES, means, strict=True)}
+        found = {}
+        for name, each in (("error", wrong), ("loss", loss)):
+            clients = self._by_client(each)
+            found[name] = each.mean(1).double()
+            found[f"worst_{name}"] = torch.cat([c.amax(1) for c in clients]).double()
+            found[f"equal_{name}"] = torch.cat([c.mean(1) for c in clients]).double()
         return found | (self._own(kept) if kept else unjudged(self.own, R, device))
 
-    def _worst(self, each: Tensor) -> Tensor:
-        """Return the largest mean over a client's share, [S·R], from figures per image [S·R,n]."""
-        worst = []
+    def _by_client(self, each: Tensor) -> list[Tensor]:
+        """Return the mean over each client's share, S × [R,K], from figures per image [S·R,n].
+
+        Clients that hold no test image are left out.
+        """
+        means = []
         clients = self.shares.shape[1]
         for s, rows in enumerate(torch.split(each, self.federations)):
             sums = torch.zeros(len(rows), clients, device=each.device)
             sums.index_add_(1, self.owner[s], rows)
             held = self.shares[s] > 0
-            worst.append((sums / self.shares[s])[:, held].amax(1))
-        return torch.cat(worst)
+            means.append((sums / self.shares[s])[:, held])
+        return means
 
     def _own(self, kept: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Return the user's own measures, of all test images or of the worst client's share."""
+        """Return the user's own measures, of all test images or of the clients' shares of them."""
         scores = torch.cat(list(kept), dim=2).transpose(1, 2).cpu().numpy()  # [S·R,n,C]
         labels = self.images.y.cpu().numpy()
         owners = self.owner.cpu().numpy()
         found = {}
         for name in self.own:
-            function: Own = function_of(name.removesuffix(WORST))
+            function: Own = function_of(function_name(name))
+            _, _, case = name.partition("@")
             values = []
             for i, row in enumerate(scores):
-                if name.endswith(WORST):
+                if case:
                     owner = owners[i // self.federations]
-                    values.append(_worst_client(name, function, row, labels, owner))
+                    values.append(_of_clients(name, function, row, labels, owner))
                 else:
                     values.append(called(name, function, row, labels))
             found[name] = torch.tensor(values, dtype=torch.float64, device=self.owner.device)
@@ -129,18 +137,19 @@ def _missed(scores: Tensor, truth: Tensor) -> Tensor:
     return (scores.max(1).indices != truth).float()
 
 
-def _worst_client(
+def _of_clients(
     name: str,
     function: Own,
     scores: NDArray[Any],
     labels: NDArray[Any],
     owner: NDArray[np.int64],
 ) -> float:
-    """Return the largest value of a measure over the clients' shares of the test images.
+    """Return a measure of the clients' shares of the test images: the largest value, or a mean.
 
-    A share on which it is not defined, nan or an error of its own, does not count.
+    The mean counts clients alike, or by their images. A share on which it is not defined, nan or an
+    error of its own, does not count.
     """
-    values = []
+    values, sizes = [], []
     for client in np.unique(owner):
         mine = owner == client
         try:
@@ -153,7 +162,12 @@ def _worst_client(
             continue
         if not np.isnan(value):
             values.append(value)
-    return max(values, default=float("nan"))
+            sizes.append(mine.sum())
+    if not values:
+        return float("nan")
+    if name.endswith("@worst"):
+        return max(values)
+    return float(np.average(values, weights=sizes if name.endswith("@by_size") else None))
 
 
 def called(name: str, function: Own, scores: NDArray[Any], labels: NDArray[Any]) -> float:
@@ -169,7 +183,7 @@ def called(name: str, function: Own, scores: NDArray[Any], labels: NDArray[Any])
         ) from None
 
 
-def _images_at_once(stack: Stack, models: int) -> int:
+def images_at_once(stack: Stack, models: int) -> int:
     """Return how many test images to score at once, so that activations stay small."""
     convolutional = any(isinstance(layer, nn.Conv2d) for layer in stack.module.modules())
     return max(50, (60_000 if convolutional else 600_000) // models)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from fedpareto.federation.setup import Setup
 
-TIMES = ("seconds", "seconds_worst", "round_seconds")  # that depend on how much a client trains
+# that depend on how much a client trains
+TIMES = ("seconds", "seconds_worst", "seconds_by_size", "round_seconds")
 
 
 def known_costs(setup: Setup, columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
@@ -54,12 +55,26 @@ def known_costs(setup: Setup, columns: Mapping[str, FloatArray]) -> dict[str, Fl
     if upload is None:
         return {}
     steps, images = torch.from_numpy(work)
-    figures = spent(upload, alike, steps, images, parameters, setup.cost).figures(came)
+    held = _held(list(sizes), training)
+    figures = spent(upload, alike, steps, images, parameters, setup.cost, held).figures(came)
     return {
         name: figure.numpy() * columns["rounds"]
         for name, figure in figures.items()
         if sizes or name not in TIMES
     }
+
+
+def _held(sizes: list[int], training: Training) -> Tensor | None:
+    """Return what clients of each kind hold, [kinds]; None where that is not told in full.
+
+    Who holds more than a mini-batch, of which steps take one each, counts as holding one.
+    """
+    import torch
+
+    if len(sizes) <= 1:
+        return torch.ones(1, dtype=torch.float64)
+    cut = largest(training.local_steps) > 0 and max(sizes) >= largest(training.batch_size)
+    return None if cut else torch.tensor(sizes, dtype=torch.float64)
 
 
 def _work(setup: Setup, columns: Mapping[str, FloatArray], sizes: list[int]) -> FloatArray:

@@ -12,7 +12,7 @@ from fedpareto.errors import SettingError
 from fedpareto.federation import blocks
 from fedpareto.federation.columns import epsilons, given_of
 from fedpareto.federation.known import known_costs
-from fedpareto.federation.measures import LOST
+from fedpareto.federation.measure import LOST
 from fedpareto.mechanisms import Unprotected
 from fedpareto.privacy import VIEWS
 from fedpareto.space import FloatArray, Values

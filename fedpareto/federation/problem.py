@@ -16,7 +16,8 @@ from fedpareto.federation.data import Data, Dataset, load, take
 from fedpareto.federation.facts import MOST_CLIENTS, Facts
 from fedpareto.federation.local import ClipsRecords, LocalStep, Sgd
 from fedpareto.federation.looked import is_unseen, known_unrun
-from fedpareto.federation.measures import LOST, Measure, measures_of
+from fedpareto.federation.measure import LOST, Measure
+from fedpareto.federation.measures import measures_of
 from fedpareto.federation.models import Model
 from fedpareto.federation.servers import Average, ServerStep
 from fedpareto.federation.setup import room

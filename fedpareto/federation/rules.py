@@ -19,7 +19,7 @@ from fedpareto.federation.bounds import memory
 from fedpareto.federation.columns import given_of, hides_records
 from fedpareto.federation.data import load
 from fedpareto.federation.local import ClipsRecords
-from fedpareto.federation.measures import WORST
+from fedpareto.federation.measures import function_name
 from fedpareto.federation.measuring import check_shown, measurable
 from fedpareto.federation.record_rules import check_alone, check_silos, check_terms
 from fedpareto.federation.setup import seeded
@@ -182,7 +182,7 @@ def _check_labels(problem: Federation, numbers: bool) -> None:
             "cross_entropy. If they are classes, store them as whole numbers."
         )
     for o in judges(problem):
-        if o.measure in ("test_error", "test_error_worst", "utility_lost"):
+        if o.measure in ("test_error", "test_error_equal", "test_error_worst", "utility_lost"):
             raise SettingError(
                 f"{_where(o)}: must not count wrong classes where labels are floats to "
                 f"predict, found {o.measure}. Use test_loss, or a measure of your own."
@@ -236,7 +236,7 @@ def _check_own(problem: Federation, module: nn.Module) -> None:
     with torch.no_grad():
         scores = module(torch.from_numpy(data.x_test[:TRIED]) * data.scale + data.shift)
     own = [("training.loss", problem.training.loss)] if is_own(problem.training.loss) else []
-    own += [(f"measure {name!r}", name.removesuffix(WORST)) for name in problem.own_measures]
+    own += [(f"measure {name!r}", function_name(name)) for name in problem.own_measures]
     for where, name in own:
         try:
             if where == "training.loss":

@@ -13,6 +13,7 @@ from fedpareto.federation.block import Block
 from fedpareto.federation.clients import Clients
 from fedpareto.federation.cohorts import Cohort, drawn
 from fedpareto.federation.judge import unjudged
+from fedpareto.federation.local_loss import local_losses
 from fedpareto.federation.observer import Observer
 from fedpareto.federation.protection import aggregate, missing_noise, protect, step, weights
 from fedpareto.federation.spent import Spent, spent
@@ -76,7 +77,11 @@ def one_round(
             counted = takes_part * weights(block, s, asked)  # [R,M]
             sums[s] += torch.einsum("rk,rkp->rp", counted, upload.values)
             steps, images = trained.steps[s].t(), trained.images[s].t()
-            cost = spent(upload, takes_part, steps, images, block.parameters[s], block.setup.cost)
+            held = torch.from_numpy(block.splits[s].sizes[asked]).double().to(block.device)
+            size = block.parameters[s]
+            cost = spent(upload, takes_part, steps, images, size, block.setup.cost, held)
+            if block.setup.local_loss:
+                cost = cost.beside(local_losses(block, began, s, t, asked, takes_part, upload))
             before = costs[s]
             costs[s] = cost if before is None else before.plus(cost)
     for s, cohort in enumerate(cohorts):
@@ -131,22 +136,23 @@ def _shown(
     """Return what round t showed: how good the models are, and what it cost."""
     rounds = [cost.figures(came[s]) for s, cost in enumerate(costs)]
     figures = {name: torch.cat([each[name] for each in rounds]) for name in rounds[0]}
-    withheld = [cost.withheld for cost in costs if cost.withheld is not None]
     nobody = block.parameters.new_zeros(*came.shape, 0)
-    sizes = torch.stack(withheld) if withheld else nobody
-    return Shown(judged(block, state, t) | figures, sizes, wild)
+    withheld = [nobody[0] if cost.withheld is None else cost.withheld for cost in costs]
+    held = [nobody[0] if cost.held is None else cost.held for cost in costs]
+    shown = judged(block, state, t) | figures
+    return Shown(shown, torch.stack(withheld), wild, torch.stack(held))
 
 
 def judged(block: Block, state: State, t: int) -> dict[str, Tensor]:
     """Return how good the models are after round t, name → [S·R]; nan where not judged."""
-    regular = (t + 1) % block.setup.training.evaluate_every == 0
+    now = block.judged_after(t)
     rows = len(block.repeats) * block.federations
-    if not regular and t + 1 not in block.last_rounds:
+    if not any(now):
         return unjudged(block.judge.names, rows, block.device)
     params = unflatten(state.models.flatten(0, 1), block.stack.initial)
     own = block.setup.along or t + 1 in block.last_rounds
     found = block.judge(block.stack, [p.contiguous() for p in params], own)
-    if regular:
+    if all(now):
         return found
-    ends = (block.settings["rounds"].long() == t + 1).repeat(len(block.repeats))
-    return {name: torch.where(ends, figure, torch.nan) for name, figure in found.items()}
+    there = torch.tensor(now, device=block.device).repeat(len(block.repeats))
+    return {name: torch.where(there, figure, torch.nan) for name, figure in found.items()}

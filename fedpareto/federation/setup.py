@@ -49,12 +49,14 @@ class Setup:
     cost: Cost = Cost()
     local: LocalStep = field(default_factory=Sgd)
     server: ServerStep = field(default_factory=Average)
-    measures: tuple[str, ...] = ()  # of the user's own, package.module:function, also with @worst
+    # of the user's own, as package.module:function, with @worst and such behind it
+    measures: tuple[str, ...] = ()
     along: bool = False  # whether these are measured after every round, and not only at the end
     # whether data are private: then their split is the same in every training, since a client is
     # hidden only as one client, and nothing is told but what noise hides
     private: bool = False
     kept: Facts | None = None  # what stands for the data where rows are only shown
+    local_loss: bool = False  # whether clients judge what they send on what they hold
     held: Held | None = None  # where deployed: the records that are here
     # where deployed: a fresh wide seed of the system's, from which mini-batches are drawn; noise is
     # then drawn from the system itself

@@ -2,7 +2,15 @@
 
 from fedpareto.reproduce.names import EXPERIMENTS, NAMES, named
 from fedpareto.reproduce.page import papers_page, results
-from fedpareto.reproduce.run import committed, report, reproduce, study_of, work_of, write_data
+from fedpareto.reproduce.run import (
+    committed,
+    redraw,
+    report,
+    reproduce,
+    study_of,
+    work_of,
+    write_data,
+)
 from fedpareto.reproduce.workers import train
 
 __all__ = [
@@ -11,6 +19,7 @@ __all__ = [
     "committed",
     "named",
     "papers_page",
+    "redraw",
     "report",
     "reproduce",
     "results",

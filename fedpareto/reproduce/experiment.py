@@ -52,7 +52,7 @@ class Line:
     label: str
     x: Sequence[float]
     y: Sequence[float]
-    style: str = "line"  # or points
+    style: str = "line"  # or points, or bars: then x counts the groups of its panel
     of: str = "ours"  # or paper
 
 
@@ -64,7 +64,8 @@ class Panel:
     x: str
     y: str
     lines: tuple[Line, ...]
-    log: bool = False
+    log: str = ""  # the axes with a logarithmic scale: x, y or xy
+    groups: tuple[str, ...] = ()  # of bars, from left to right
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def panel(title: str, rows: Sequence[Rows], paper_k: float) -> Panel:
     if estimate:
         law = (1 / estimate.k / rounds).tolist()
         lines.append(Line(f"ours, k = {estimate.k:.3g}", rounds.tolist(), law))
-    return Panel(title, "rounds T", "σ²/(qK)", tuple(lines), log=True)
+    return Panel(title, "rounds T", "σ²/(qK)", tuple(lines), log="xy")
 
 
 def k_of(what: str, paper_k: float, source: str, rows: Sequence[Rows]) -> Comparison:

@@ -106,7 +106,7 @@ def _box(box: Box, rows: Mapping[str, Rows]) -> tuple[list[Comparison], Panel | 
             noise_at(rounds, estimate.k, share, box.sigma).tolist(),
         ),
     )
-    return compared, Panel(source, "rounds T", "σ", lines, log=True)
+    return compared, Panel(source, "rounds T", "σ", lines, log="xy")
 
 
 def _on_theorem(points: Any, runs: theory.Runs, k: float, clients: int) -> Any:

@@ -72,8 +72,10 @@ def compared(
         verdict = "agrees" if less else "differs"
         out.append(Comparison(what, "less", source, said, verdict, why))
     costs = {"design": ours, **{name: spent for name, (spent, _) in others.items()}}
-    lines = tuple(Line(name, [i], [cost], "points") for i, (name, cost) in enumerate(costs.items()))
-    return out, Panel(f"{source}, {words}", "way", "client-steps", lines)
+    millions = [cost / 1e6 for cost in costs.values()]
+    line = Line("ours", list(range(len(costs))), millions, "bars")
+    title = f"{source}, {words}"
+    return out, Panel(title, "", "million client-steps", (line,), groups=tuple(costs))
 
 
 def _report(source: str, parts: Mapping[str, Sequence[Part]], whole: bool) -> Any:

@@ -104,7 +104,7 @@ def mechanisms(rows: Mapping[str, Rows]) -> Found:
     )
     finite = np.isfinite(epsilon)
     points = Line("settings", leakage[finite].tolist(), epsilon[finite].tolist(), "points")
-    panel = Panel("randomization", "leakage, Eq. 13", "true ε, each upload seen", (points,))
+    panel = Panel("randomization", "leakage, Eq. 13", "true ε, each upload seen", (points,), "y")
     return Found(compared, (panel,))
 
 

@@ -16,7 +16,7 @@ from fedpareto.errors import SettingError
 from fedpareto.files import check_output, folder_of_examples, write_whole
 from fedpareto.loop import database
 from fedpareto.reproduce.experiment import Comparison, Experiment, Found, Part, Rows, verdict_of
-from fedpareto.reproduce.figure import write_figure
+from fedpareto.reproduce.figure import panels_of, write_figure
 from fedpareto.reproduce.small import FEW, write_few
 from fedpareto.reproduce.workers import Work, train
 from fedpareto.store import Store
@@ -138,7 +138,7 @@ def report(experiment: Experiment, scale: str, folder: Path) -> dict[str, Any]:
     found = experiment.report(rows)
     if scale == "quick":
         found = dataclasses.replace(found, comparisons=tuple(map(unjudged, found.comparisons)))
-    figure = write_figure(found, folder / f"{experiment.name}.png")
+    figure = folder / f"{experiment.name}.png"
     result = {
         "name": experiment.name,
         "title": experiment.title,
@@ -153,6 +153,7 @@ def report(experiment: Experiment, scale: str, folder: Path) -> dict[str, Any]:
         "panels": [_rounded(dataclasses.asdict(p)) for p in found.panels],
         "studies": [_study(p, scale, rows) for p in parts],
     }
+    write_figure(panels_of(result), figure)
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
     write_whole(folder / f"{experiment.name}.json", text.encode())
     return result
@@ -257,6 +258,12 @@ def committed(name: str, folder: Path = RESULTS) -> dict[str, Any] | None:
     result["quick_figure"] = quick["figure"] if quick else ""
     result["quick_smaller"] = quick["smaller"] if quick else ""
     return result
+
+
+def redraw(folder: Path = RESULTS) -> list[Path]:
+    """Draw the figures of the results in a folder again, from their numbers; return their paths."""
+    found = [_read(path) for path in sorted(folder.glob("*.json"))]
+    return [write_figure(panels_of(r), folder / r["figure"]) for r in found if r]
 
 
 def _read(path: Path) -> dict[str, Any] | None:

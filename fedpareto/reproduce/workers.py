@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fedpareto.errors import FedparetoError
-from fedpareto.loop import run
+from fedpareto.loop import database, run
 from fedpareto.store import Store
 from fedpareto.study import Study, load_study
 
@@ -65,8 +65,18 @@ def train_one(path: Path, tell: Tell, until: float | None = None) -> None:
         if until is not None and time.monotonic() > until:
             raise OutOfTime
 
-    run(study, watch=watch).close()
+    if not _finished(study):
+        run(study, watch=watch).close()
     tell(path, 1.0)
+
+
+def _finished(study: Study) -> bool:
+    """Say whether a study has all its rows: then nothing of it is trained, nor is its baseline."""
+    if not database(study).is_file():
+        return False
+    with Store.read(database(study)) as store:
+        store.check(study.identity)
+        return store.finished() >= study.budget
 
 
 def done(study: Study, store: Store) -> float:

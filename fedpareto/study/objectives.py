@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 from fedpareto.errors import Fault
 from fedpareto.federation import MEASURES, ClipsRecords, is_unseen
-from fedpareto.federation.measures import LOST, Measure, own_measure
+from fedpareto.federation.measure import LOST, Measure
+from fedpareto.federation.measures import own_measure
 from fedpareto.mechanisms import adds_noise
 from fedpareto.privacy import Privacy
 from fedpareto.problem import Judge, Limit, Objective
@@ -180,18 +181,18 @@ def _case(
         needs = " and ".join(missing)
         found = type(held["local" if missing[0] == RECORDS else "mechanism"]).__name__
         faults.append(Fault(key, f"needs {needs}, found {found}."))
-    chosen = called if asked.case == "average" else measure.of_worst(called)
+    chosen = measure.of_case(called, asked.case)
     if chosen is None:
-        faults.append(Fault(f"{where}.case", _no_worst(called)))
+        faults.append(Fault(f"{where}.case", _no_case(called, asked.case)))
     return None if missing else chosen
 
 
-def _no_worst(measure: str) -> str:
-    """Return why a measure cannot be taken of the worst client."""
-    there = ", ".join(name for name, m in MEASURES.items() if m.worst)
+def _no_case(measure: str, case: str) -> str:
+    """Return why a measure cannot be taken of the worst client, or by this weight of clients."""
+    there = ", ".join(n for n, m in MEASURES.items() if m.of_case(n, case) not in (None, n))
     return (
-        f"must be average for {measure}, found worst: it is not measured client by client. Of the "
-        f"worst client there are {there} and measures of your own."
+        f"must be average for {measure}, found {case}: it is not measured client by client. There "
+        f"are {there} and measures of your own."
     )
 
 

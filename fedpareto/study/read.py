@@ -11,7 +11,7 @@ from typing import Any
 from fedpareto.errors import Fault, SettingError, StudyError, did_you_mean
 from fedpareto.federation import Data, Federation, is_unseen
 from fedpareto.federation.data import OWN
-from fedpareto.federation.measures import WORST
+from fedpareto.federation.measures import function_name
 from fedpareto.files import MOST_OF_A_STUDY
 from fedpareto.optimizers import StartsAround
 from fedpareto.problem import Judge
@@ -212,7 +212,7 @@ def _check_functions(
     held: Mapping[str, Any], asked: Iterable[Judge], folder: Path, faults: list[Fault]
 ) -> None:
     """Refuse functions of data, loss and measures that a study file may not name."""
-    named = {f"{o.section}.{o.name}.measure": o.measure.removesuffix(WORST) for o in asked}
+    named = {f"{o.section}.{o.name}.measure": function_name(o.measure) for o in asked}
     if held["data"] is not None:
         named["data.name"] = held["data"].name
         named["data.split"] = held["data"].split

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedpareto.federation import LOCAL_STEPS, MODELS, SERVERS, Cost, Data, Training
+from fedpareto.federation import CASES, LOCAL_STEPS, MODELS, SERVERS, Cost, Data, Training
 from fedpareto.mechanisms import MECHANISMS
 from fedpareto.optimizers import OPTIMIZERS
 from fedpareto.privacy import Privacy
@@ -70,9 +70,10 @@ class ObjectiveTable:
     )
     case: str = setting(
         "average",
-        help="over clients (Kang 2023, Def. 5) or for the worst client (Def. 6); refused where a "
-        "measure is not one of clients",
-        options=("average", "worst"),
+        help="the average that the measure is; or over clients with weights of your choice (Kang "
+        "2023, Def. 5): equal, or by_size of what they hold; or for the worst client (Def. 6). "
+        "Refused where a measure is not one of clients",
+        options=("average", *CASES),
         search=False,
     )
     limit: float | None = setting(None, help="what the objective must not exceed", search=False)
@@ -99,8 +100,8 @@ class LimitTable:
     measure: str = setting("", help="which measure; the limit's own name if left out", search=False)
     case: str = setting(
         "average",
-        help="over clients, or for the worst client, as of an objective",
-        options=("average", "worst"),
+        help="over which clients, as of an objective",
+        options=("average", *CASES),
         search=False,
     )
     penalty: float = setting(

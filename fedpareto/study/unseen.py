@@ -9,7 +9,7 @@ from typing import Any
 
 from fedpareto.errors import Fault
 from fedpareto.federation import Unseen
-from fedpareto.federation.measures import WORST
+from fedpareto.federation.measures import function_name
 from fedpareto.settings import check_source, import_from, is_own, numbered
 from fedpareto.space import Choice, Float, Integer
 from fedpareto.study.sections import FAMILIES
@@ -25,7 +25,7 @@ def check_sources(table: Mapping[str, Any], folder: Path) -> None:
     """Refuse a study file that could not name its code from this folder; nothing is imported."""
     import_from(folder)
     for name in filter(is_own, _names(table)):
-        check_source(name.removesuffix(WORST), folder)
+        check_source(function_name(name), folder)
 
 
 def _names(table: Mapping[str, Any]) -> list[Any]:

@@ -34,7 +34,7 @@ from fedpareto.settings import fixed, named, searched
 from fedpareto.space import Choice, Float, Integer
 
 COSTS = {name for name, m in MEASURES.items() if m.figures}
-TIMES = {name for name in COSTS if {"seconds", "seconds_worst", "round_seconds"} & set(MEASURES[name].figures)}
+TIMES = {name for name in COSTS if {"seconds", "seconds_worst", "seconds_by_size", "round_seconds"} & set(MEASURES[name].figures)}
 STEPS = {"learning_rate": Float("learning_rate", 0.01, 0.1), "rounds": 3, "local_steps": 2, "batch_size": 8, "sample_ratio": 0.5}
 COST = Cost(step_seconds=0.3, parameter_seconds=1e-5, encrypt_seconds=0.1, decrypt_seconds=0.7, add_seconds=0.011, pack_seconds=1e-4)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,9 @@ import torch
 from fedpareto.crypto import clip_of, quantise
 from fedpareto.errors import SettingError
 from fedpareto.federation import Cost, Data, Federation, Mlp, Training
-from fedpareto.mechanisms import BatchCrypt, Chain, Randomization, Upload
+from fedpareto.federation.facts import Facts
+from fedpareto.federation.models import Lenet
+from fedpareto.mechanisms import BatchCrypt, Chain, Quantization, Randomization, Upload
 from fedpareto.mechanisms.batchcrypt import BFV_BYTES, bytes_of
 from fedpareto.noise import Noise
 from fedpareto.problem import Objective
@@ -132,6 +136,69 @@ def test_a_longer_key_is_charged_in_a_chain_too():
                       for m in (BatchCrypt(100, key_bits=3072), Chain((Randomization(0.1), BatchCrypt(100, key_bits=3072)))))
     assert chained == pytest.approx(alone)
     assert alone > 2 * federation(BatchCrypt(100), cost=phe).measure({}, [0])["training_seconds"][0]
+
+
+@pytest.mark.parametrize("encryption", ["calibrated", "phe"])
+@pytest.mark.parametrize("chained", [False, True])
+def test_ciphertexts_of_degree_two_are_charged_what_they_take(encryption, chained):
+    cost = Cost(step_seconds=0.0, parameter_seconds=0.0, encryption=encryption, pack_seconds=0.0)
+
+    def spent(mechanism):
+        return federation(Chain((Randomization(0.1), mechanism)) if chained else mechanism, cost=cost).measure({}, [0])
+
+    one, two = spent(BatchCrypt(100)), spent(BatchCrypt(100, degree=2))
+    for measure, factor in (("training_seconds", 1.3), ("decryption_seconds", 2.2)):
+        assert two[measure] == pytest.approx(factor * one[measure])
+    adding = [found["kang23_eq14"] - found["training_seconds"] for found in (one, two)]
+    assert adding[1] == pytest.approx(1.8 * adding[0], rel=1e-4)
+    lattice = [spent(BatchCrypt(100, scheme="bfv", degree=d))["training_seconds"] for d in (1, 2)]
+    assert lattice[0] == lattice[1]
+
+
+def test_what_is_calibrated_at_degree_two_is_charged_as_it_was_measured(monkeypatch):
+    from fedpareto.federation import calibrate
+    took = {"encrypt_seconds": 0.4, "decrypt_seconds": 3.0, "add_seconds": 0.01, "pack_seconds": 1e-8}
+    monkeypatch.setattr(calibrate, "encryption_seconds", lambda *_: took)
+    charged = calibrate.calibrate(federation(BatchCrypt(100, degree=2)), seconds=0.01).charged(2048, 2)
+    assert charged == pytest.approx(took, rel=1e-3)
+
+
+def test_a_database_in_which_degree_two_was_charged_as_one_does_not_go_on(tmp_path):
+    from fedpareto import run
+    from fedpareto.errors import ChangedStudy
+    from fedpareto.optimizers import Random
+    from fedpareto.store.identity import check_same
+    from fedpareto.study import Study
+    rate = Float("learning_rate", 0.1, 0.3)
+
+    def study(mechanism):
+        return Study("s", federation(mechanism, learning_rate=rate), Random(batch=1), 1)
+
+    now = study(BatchCrypt(degree=2)).identity
+    before = {**now, "problem": {**now["problem"], "mechanism": {**now["problem"]["mechanism"], "degree": 2}}}
+    with pytest.raises(ChangedStudy, match=r"mechanism.degree \(.*2, charged as such"):
+        check_same(tmp_path / "a.db", before, now)
+    chained = study(Chain((Quantization(8), BatchCrypt(degree=2)))).identity["problem"]["mechanism"]["links"]
+    assert chained[1]["degree"] == "2, charged as such"
+    assert study(BatchCrypt()).identity["problem"]["mechanism"]["degree"] == 1  # these go on
+    run(study(BatchCrypt(degree=2)), tmp_path / "b.db").close()
+    run(study(BatchCrypt(degree=2)), tmp_path / "b.db").close()
+
+
+FULL = {"fashion-mnist": (Mlp((256, 256)), (1, 28, 28), 60_000), "cifar10": (Lenet((32, 32), (128, 128)), (3, 32, 32), 50_000)}
+
+
+@pytest.mark.parametrize(("data", "key", "seconds"), [("fashion-mnist", 2048, 269.8), ("cifar10", 2048, 147.3), ("fashion-mnist", 3072, 794.4),
+                                                      ("cifar10", 4096, 963.0)])
+def test_where_the_500_seconds_of_kang_bind(data, key, seconds):
+    """The largest setting of Table 4, by the figures that the examples name."""
+    model, shape, images = FULL[data]
+    training = Training(0.3, rounds=10, local_epochs=5, batch_size=64)
+    problem = Federation(Data(data, 5), model, training, BatchCrypt(100, key_bits=key), (Objective("kang23_eq14"),),
+                         cost=Cost(encryption="phe"), kept=Facts(shape, 10, images))
+    assert problem.known({"learning_rate": [0.3]})["kang23_eq14"][0] == pytest.approx(seconds, abs=0.05)
+    (example,) = Path("examples/papers").glob("kang23-bc.toml" if data == "fashion-mnist" else "kang23-cifar10-bc.toml")
+    assert f"{seconds} s" in example.read_text()
 
 
 @pytest.mark.parametrize(("mechanism", "says"), [

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from fedpareto import load_study
 from fedpareto.errors import StudyError
 from fedpareto.federation import MEASURES
+from fedpareto.federation.blocks import setup_of
+from fedpareto.federation.cohorts import drawn
+from fedpareto.federation.data import load
 
 STUDY = """\
 budget = 4
@@ -59,7 +63,7 @@ def test_a_measure_that_is_not_one_of_clients_has_no_worst_client(asking, measur
         asking(measure, "worst")
     said = str(refused.value)
     assert f"line 26, objectives.it.case: must be average for {measure}, found worst: it is not measured client by client." in said
-    assert "Of the worst client there are test_error, test_loss," in said
+    assert "There are test_error, test_loss, kang23_eq15, parameters_shared, training_seconds, kang23_eq14 and measures of your own." in said
     assert asking(measure, "average").problem.objectives[0].measure == measure
 
 
@@ -78,7 +82,8 @@ def test_what_is_the_same_for_every_client_or_of_the_worst_already_may_be_asked_
     assert asking(measure, "worst", mechanism).problem.objectives[0].measure == measure
 
 
-REFUSED = {"utility_lost", "loss_lost", "upload_bytes", "upload_bytes_per_round", "download_bytes", "download_bytes_per_round", "size_ratio"}
+REFUSED = {"utility_lost", "loss_lost", "xiao25_eq5", "test_error_equal", "test_loss_equal", "parameters_shared_by_size",
+           "training_seconds_by_size", "kang23_eq14_by_size", "kang23_eq15_by_size", "upload_bytes", "upload_bytes_per_round", "download_bytes", "download_bytes_per_round", "size_ratio"}
 SAME_FOR_ALL = {"decryption_seconds", "gu24_eq4"}  # every client decrypts the same sum; a round takes as long as its slowest client
 
 
@@ -86,7 +91,7 @@ SAME_FOR_ALL = {"decryption_seconds", "gu24_eq4"}  # every client decrypts the s
 def test_the_worst_case_of_every_measure_is_kept_or_refused(asking, name):
     measure = MEASURES[name]
     if measure.source == "settings":
-        assert measure.of_worst(name) == name
+        assert measure.of_case(name, "worst") == name
         return
     mechanism = 'sparsification"\nprivate_fraction = 0.5 # "' if measure.needs == ("private_fraction",) else "batchcrypt"
     if name in REFUSED:
@@ -106,8 +111,59 @@ def test_the_worst_case_of_every_measure_is_kept_or_refused(asking, name):
 
 def test_every_measure_is_refused_or_has_its_worst_client():
     for name, measure in MEASURES.items():
-        worst = measure.of_worst(name)
-        assert worst is None or MEASURES[worst].of_worst(worst) == worst
+        worst = measure.of_case(name, "worst")
+        assert worst is None or MEASURES[worst].of_case(worst, "worst") == worst
+
+
+def test_every_measure_is_refused_or_has_its_weights_of_clients():
+    for name, measure in MEASURES.items():
+        for case in ("equal", "by_size"):
+            chosen = measure.of_case(name, case)
+            assert (chosen is None) == (name in REFUSED - {"xiao25_eq5"} or name.endswith("_worst") or (name, case) == ("xiao25_eq5", "by_size"))
+            assert chosen is None or {MEASURES[chosen].source, MEASURES[chosen].reference} == {measure.source, measure.reference}
+
+
+@pytest.mark.parametrize(("measure", "case"), [("test_error", "equal"), ("test_loss", "equal"), ("training_seconds", "by_size"),
+                                               ("kang23_eq14", "by_size"), ("kang23_eq15", "by_size")])
+def test_weights_of_clients_are_those_asked_for(asking, measure, case):
+    sparse = measure == "kang23_eq15"
+    problem = asking(measure, case, 'sparsification"\nprivate_fraction = 0.5 # "' if sparse else "batchcrypt").problem
+    chosen = problem.objectives[0].measure
+    assert chosen == f"{measure}_{case}"
+    found = problem.measure({"learning_rate": [0.1, 0.2]}, [1, 2])
+    assert (found[chosen] != found[measure]).all()  # clients hold unequal shares
+    assert (found[chosen] <= found[f"{measure}_worst"]).all() if f"{measure}_worst" in found else True
+
+
+def test_counting_clients_by_size_or_alike_is_a_mean_over_them_by_hand(asking):
+    """By hand, over the clients of every round: how long each trains follows from what it holds."""
+    problem = asking("training_seconds", "by_size").problem
+    setup = setup_of(problem, 3)
+    sizes = setup.train_split().sizes
+    expected = alike = 0.0
+    for t in range(2):
+        who = drawn(3, t, 6, np.array([0.5]), "fixed").order[:3]
+        held = sizes[who]
+        seconds = np.ceil(held / 16) * 0.1 + 1.2e-10 * held * 650
+        expected += np.average(seconds, weights=held)
+        alike += seconds.mean()
+    found = problem.measure({"learning_rate": [0.1]}, [3])
+    assert found["training_seconds_by_size"][0] == pytest.approx(expected, rel=1e-6)
+    assert found["training_seconds"][0] == pytest.approx(alike, rel=1e-6)
+
+
+def test_errors_of_clients_alike_are_the_mean_over_their_shares_of_the_test_images(asking):
+    problem = asking("test_error", "equal").problem
+    model, found = problem.train({"learning_rate": 0.1}, 3)
+    data, split = load(problem.data), setup_of(problem, 3).test_split()
+    with torch.no_grad():
+        wrong = model(torch.from_numpy(data.x_test) * data.scale + data.shift).argmax(1).numpy() != data.y_test
+    shares = [wrong[split.of(k)] for k in range(6) if len(split.of(k))]
+    assert found["test_error_equal"] == pytest.approx(np.mean([s.mean() for s in shares]))
+    assert found["test_error"] == pytest.approx(wrong.mean())
+    assert found["test_error"] != pytest.approx(found["test_error_equal"])
+    trivial = problem.trivial([3])[0]
+    assert 0 < trivial["test_error_equal"] < 1
 
 
 def test_a_measure_on_request_is_in_rows_only_where_it_is_asked_for(asking):
