@@ -312,6 +312,8 @@ def _numbers(values: Sequence[Any]) -> list[float]:
 
 def draw_settings(axes: Axes, seen: View) -> None:
     """Draw each trial as a line through its settings and objectives, with the front in colour."""
+    from matplotlib.collections import LineCollection
+
     dimensions = _dimensions(seen)
     lines = np.column_stack([_unit(values) for _, values in dimensions])  # [n, dimensions]
     front = set(map(id, seen.front))
@@ -330,8 +332,10 @@ def draw_settings(axes: Axes, seen: View) -> None:
         (on_front, BLUE, 0.5, 1.0),
         (recommended, ORANGE, 1.0, 2.4),
     ):
-        for line in group:
-            axes.plot(line, color=colour, alpha=alpha, linewidth=width)
+        drawn = [np.column_stack([range(len(line)), line]) for line in group]
+        many = LineCollection(drawn, colors=colour, alpha=alpha, linewidths=width, zorder=2)
+        axes.add_collection(many)
+    axes.autoscale_view()
     labels = [
         "\n".join([*words(name).split("_"), f"{min(values):.3g} to {max(values):.3g}"])
         for name, values in dimensions
