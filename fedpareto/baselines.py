@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from fedpareto.errors import DamagedStore, FedparetoError
 from fedpareto.evaluate import training_seed
 from fedpareto.executors import Executor
 from fedpareto.noise import derive
@@ -62,7 +63,11 @@ def remembering(study: Study, store: Store) -> Problem:
     facts = store.facts
     if facts is None or not isinstance(study.problem, Recalls):
         return study.problem
-    return study.problem.recalling(facts)
+    try:
+        return study.problem.recalling(facts)
+    except FedparetoError as error:
+        found = f"table data, row 1, column facts: {error}".rstrip(".")
+        raise DamagedStore(store.path, found) from error
 
 
 def never_unprotected(problem: Problem) -> bool:

@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -17,9 +18,16 @@ MARKS = {  # how files begin that fedpareto writes, so that it may write them ag
     "page": (b"<!doctype html>",),
     "picture": (b"\x89PNG\r\n\x1a\n", b"<?xml"),
     "model card": (b"# Model card:",),
-    "study": (),  # never written over: nothing tells one study file from another
+    "result": (b'{\n "name": ',),
+    "study": (),  # written over by force alone: nothing tells one study file from another
+}
+OURS = {  # what they hold besides
+    "page": b"fedpareto</title>",
+    "picture": b"fedpareto",
+    "model": b'"fedpareto"',
 }
 HEAD = 2**16  # bytes that tell what a file is
+MOST_OF_A_STUDY = 2**20  # bytes: more is no study, and would be read for ever
 KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 BESIDE = ("-wal", "-shm", "-lock", "-journal")  # what SQLite and the lock keep beside a database
 
@@ -84,7 +92,7 @@ def check_output(
     """Refuse an output that would overwrite what is read, or a file that is not of its kind.
 
     inputs are what the command reads, each under the words that an error calls it by. With force
-    a file of another kind is replaced, but never an input or a database.
+    another study file is replaced too, but never an input, code, data or a database.
     """
     _refuse_special(path, option)
     if not path.parent.is_dir():
@@ -106,7 +114,7 @@ def check_output(
         raise SettingError(
             f"{option}: must not be a database, found {path}: its rows would be lost. Name another."
         )
-    if start and not force and not _is_of(kind, start):
+    if start and not _is_of(kind, start) and not (force and _is_study(path)):
         raise SettingError(
             f"{option}: must be a new file or a {kind} to write again, found {path}, which is "
             "something else and would be lost. Name another, or move it away."
@@ -134,11 +142,21 @@ def _start(path: Path) -> bytes:
 
 def _is_of(kind: str, start: bytes) -> bool:
     """Say whether a file that begins so is of a kind."""
+    if OURS.get(kind, b"") not in start:
+        return False
     if kind == "model":  # the length of its head, then the head
         return start[8:9] == b"{" and start[4:8] == b"\0\0\0\0"
-    if kind == "page" and b"fedpareto</title>" not in start:
-        return False
     return start.startswith(MARKS[kind])
+
+
+def _is_study(path: Path) -> bool:
+    """Say whether a file is TOML that asks for something, as every study file does."""
+    try:
+        with path.open("rb") as file:
+            found = tomllib.loads(file.read(MOST_OF_A_STUDY).decode())
+        return isinstance(found.get("objectives"), dict)
+    except (OSError, ValueError, RecursionError):
+        return False
 
 
 def _with_companions(path: Path) -> list[Path]:

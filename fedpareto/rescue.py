@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto import __version__
-from fedpareto.errors import StoreError
+from fedpareto.errors import FedparetoError, StoreError
 from fedpareto.loop import followed, points, settings_of
 from fedpareto.optimizers import ChoosesRepeats
-from fedpareto.problem import is_private
+from fedpareto.problem import Recalls, is_private
 from fedpareto.store.access import SIDES, put, take_lock
 from fedpareto.store.checks import Row
 from fedpareto.store.identity import check_same, read_identity, seed_in
@@ -97,7 +97,7 @@ def _put(study: Study, found: Salvaged, done: Rescued, found_in: Path) -> None:
         "trials": done.trials,
         "repeats": done.repeats,
         "sessions": done.sessions,
-        "data": found.data,
+        "data": _facts(study, found, done),
         "baselines": found.baselines,
         "audits": [row for row in found.audits if row["trial"] < len(done.trials)],
     }
@@ -109,6 +109,19 @@ def _put(study: Study, found: Salvaged, done: Rescued, found_in: Path) -> None:
         put(real, content)
     finally:
         lock.close()
+
+
+def _facts(study: Study, found: Salvaged, done: Rescued) -> list[Row]:
+    """Return the row of what looking needs of the data if it says that; else run writes it anew."""
+    problem = study.problem
+    for row in found.data:
+        try:
+            if isinstance(problem, Recalls):
+                problem.recalling(json.loads(row["facts"]))
+        except FedparetoError as error:
+            done.lost.append(f"table data, row {row['key']}, column facts: {error}")
+            return []
+    return found.data
 
 
 def _assembled(study: Study, found: Salvaged, done: Rescued) -> Rescued:

@@ -35,6 +35,7 @@ class Trial:
 
 
 HERE = "this process"
+MOST_REPEATS = 10_000  # of a trial
 
 
 @dataclass(frozen=True)

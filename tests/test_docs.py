@@ -6,6 +6,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,7 @@ def test_every_command_of_the_readme_runs(fedpareto, tmp_path):
     assert len(commands) == 10
     for _, *words in commands:
         words = [str(tmp_path / w) if w.startswith("my-study") else w for w in words]
+        words = ["6" if before == "--seconds" else w for before, w in pairwise(["", *words])]  # of attacks
         done = fedpareto(*[study if w == "examples/quickstart.toml" else w for w in words])
         assert done.status == 0, done.err
 

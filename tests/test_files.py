@@ -117,14 +117,45 @@ def test_an_input_is_refused_by_any_of_its_names(tmp_path):
             check_output(tmp_path / name, "study", {"the study file": study}, force=True)
 
 
-def test_a_file_of_another_kind_is_refused_unless_forced(tmp_path):
+@pytest.mark.parametrize("force", [False, True])
+def test_a_file_of_another_kind_is_refused_though_it_be_forced(tmp_path, force):
     path = tmp_path / "a.html"
     path.write_bytes(b"<html>mine</html>")
     with pytest.raises(SettingError, match=r"must be a new file or a page to write again, found .*, which is something else"):
-        check_output(path, "page", {})
-    check_output(path, "page", {}, force=True)
+        check_output(path, "page", {}, force=force)
     path.write_bytes(PAGE)
-    check_output(path, "page", {})
+    check_output(path, "page", {}, force=force)
+
+
+OF_OTHERS = {  # files of the very format, by other programs
+    "picture": [b"\x89PNG\r\n\x1a\n" + b"a photograph", b"<?xml version='1.0'?><svg/>"], "page": [b"<!doctype html><title>mine</title>"],
+    "model": [b"\x20" + bytes(7) + b'{"__metadata__":{"format":"pt"}}'], "model card": [b"# Model card of another"], "result": [b'{"name": "mine"}']}
+
+
+@pytest.mark.parametrize("kind", OF_OTHERS)
+def test_a_file_of_another_program_is_not_written_again(tmp_path, kind):
+    """A past finding: any picture and any model was replaced."""
+    for content in OF_OTHERS[kind]:
+        (tmp_path / "a").write_bytes(content)
+        with pytest.raises(SettingError, match=f"must be a new file or a {kind} to write again, found .*, which is something else and would be lost"):
+            check_output(tmp_path / "a", kind, {})
+
+
+STUDY = b'[objectives.test_error]\n'
+NO_STUDIES = [b"import torch\n", b"column,mean,spread\na,0,1\n", b"x = 1\n", b"[tool.ruff]\n", b"\xff\xfe", b"objectives = 3\n", b"a = " + b"[" * 5000, b"#" * 2**20 + b"\n" + STUDY]
+
+
+def test_a_study_file_alone_is_replaced_by_force(tmp_path):
+    """A past finding: `pick --force --output` replaced the study's own module, and its data."""
+    path = tmp_path / "a.toml"
+    path.write_bytes(STUDY)
+    check_output(path, "study", {}, force=True)
+    with pytest.raises(SettingError, match="must be a new file or a study to write again"):
+        check_output(path, "study", {})
+    for content in NO_STUDIES:
+        path.write_bytes(content)
+        with pytest.raises(SettingError, match=r"must be a new file or a study to write again, found .*, which is something else and would be lost"):
+            check_output(path, "study", {}, force=True)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import sys
 from html import unescape
 from pathlib import Path
@@ -121,3 +122,18 @@ def test_the_example_reaches_what_the_results_say(tmp_path, monkeypatch):
     assert seen.recommended.measures["epsilon"] <= 3
     assert seen.recommended.objectives["one_minus_auc"] <= 0.02
     shutil.rmtree(tmp_path)
+
+
+def test_a_picked_point_of_a_study_with_code_of_its_own_is_written_unrun_and_trains(tmp_path):
+    """In processes of their own: here, the folder of the examples is on Python's path."""
+    write_example("hospitals", tmp_path)
+    study = tmp_path / "hospitals.toml"
+    text = study.read_text()
+    for old, new in FEW.items():
+        text = text.replace(old, new)
+    study.write_text(text)
+    done = [subprocess.run([sys.executable, "-m", "fedpareto", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+            for words in (("run", "hospitals.toml"), ("pick", "hospitals.toml", "--output", "chosen.toml"), ("run", "chosen.toml"))]
+    assert [d.returncode for d in done] == [0, 0, 0], [d.stderr for d in done]
+    assert ["runs your own code" in d.stderr for d in done] == [True, False, True]
+    assert "recommended ★ trial 0" in done[2].stdout

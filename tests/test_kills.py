@@ -103,6 +103,8 @@ def test_no_study_that_is_killed_is_stuck_or_ends_otherwise(tmp_path: Path, stud
     text = study_text.split("[optimizer]")[0].replace("budget = 2", "budget = 8\nblock = 2")
     for name, more in SMALL.items():
         (tmp_path / f"{name}.toml").write_text(f'{text}[optimizer]\nname = "{name}"\n{more}\n')
+    ahead = text.replace("block = 2", "block = 2\nin_flight = 1")  # batches that overlap
+    (tmp_path / "ahead.toml").write_text(f'{ahead}[optimizer]\nname = "nsga2"\n{SMALL["nsga2"]}\n')
     for name in MECHANISMS:
         shrunk = small((EXAMPLES / f"{name}.toml").read_text()).replace("budget = 12", "budget = 6")
         shrunk = shrunk.replace('"fashion-mnist"', '"digits"').replace("share = 0.1\n", "")

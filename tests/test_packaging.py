@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import fedpareto
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REACHED_INTO = ("botorch", "gpytorch", "linear_operator")
@@ -115,3 +117,17 @@ def sources(root: Path) -> set[str]:
 def test_the_licence_is_the_one_that_is_named() -> None:
     assert PROJECT["license"] == "Apache-2.0"
     assert "Apache License" in (ROOT / "LICENSE").read_text()[:200]
+
+
+def test_the_conda_recipe_says_what_the_project_says() -> None:
+    yaml = pytest.importorskip("yaml")
+    recipe = yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text())
+    namesake = {"torch": "pytorch"}
+    needed = [re.match(r"([\w-]+)(.*)", line).groups() for line in PROJECT["dependencies"]]  # type: ignore[union-attr]
+    said = dict(line.split(" ", 1) for line in recipe["requirements"]["run"])
+    assert said == {namesake.get(name, name): bounds for name, bounds in needed} | {"python": PROJECT["requires-python"]}
+    assert recipe["build"]["python"]["entry_points"] == [f"{name} = {to}" for name, to in PROJECT["scripts"].items()]
+    assert recipe["context"]["version"] == fedpareto.__version__
+    assert recipe["about"]["summary"] == PROJECT["description"]
+    assert recipe["about"]["license"] == PROJECT["license"]
+    assert recipe["requirements"]["host"][-1].split(" ", 1) == ["setuptools", tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"][0][10:]]

@@ -88,6 +88,23 @@ def test_missing_study_files_are_said(tmp_path):
         study_of(Part("x", "nothing.toml"), "paper", tmp_path)
 
 
+@pytest.mark.parametrize(("end", "said"), [
+    ("png", "must be a new file or a picture to write again"), ("json", "must be a new file or a result to write again"), ("toml", "must be the study file that is written there")])
+def test_no_file_of_the_users_own_is_replaced(tmp_path, end, said):
+    """A past finding: a study file that was changed, or another's table of that name, was written over."""
+    experiment = EXPERIMENTS["xiao25-table1"]
+    work_of([experiment], "paper", tmp_path)
+    name = next(iter(experiment.at("paper"))).name if end == "toml" else experiment.name
+    for mine in (b"mine", b"\xff", b'name = "mine"\n'):
+        (tmp_path / f"{name}.{end}").write_bytes(mine)
+        with pytest.raises(SettingError, match=f"--output: .*{said}|--output: {said}"):
+            work_of([experiment], "paper", tmp_path)
+        assert (tmp_path / f"{name}.{end}").read_bytes() == mine
+        (tmp_path / f"{name}.{end}").unlink()
+    report(experiment, "paper", tmp_path)
+    work_of([experiment], "paper", tmp_path)
+
+
 def test_a_number_agrees_within_the_interval_and_differs_outside():
     assert number("k", 22, "Fig. 2", 20, (18, 23)).verdict == "agrees"
     assert number("k", 22, "Fig. 2", 34, (31, 37)).verdict == "differs"

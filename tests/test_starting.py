@@ -41,6 +41,19 @@ def test_no_file_is_replaced(tmp_path):
     assert (tmp_path / "README.md").read_text() == "mine"
 
 
+def test_a_command_that_was_killed_goes_on_and_a_file_that_was_changed_stays(tmp_path):
+    (tmp_path / "study.toml").write_bytes((folder_of_examples() / "starter" / "study.toml").read_bytes())
+    assert len(write_example("starter", tmp_path)) == len(list(tmp_path.iterdir())) == 4
+    with pytest.raises(SettingError, match=r"init: .* must not hold .*, found all of them\. Name another folder"):
+        write_example("starter", tmp_path)
+    (tmp_path / "my_model.py").write_text("mine")
+    (tmp_path / "my_data.py").unlink()
+    (tmp_path / "my_data.py").symlink_to("gone")
+    with pytest.raises(SettingError, match=r"found my_model\.py and my_data\.py"):
+        write_example("starter", tmp_path)
+    assert (tmp_path / "my_model.py").read_text() == "mine"
+
+
 def test_a_file_is_no_folder_and_a_name_must_be_known(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingError, match="FOLDER must be a folder, found the file"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 
@@ -108,6 +109,7 @@ def test_the_file_loads_into_the_model_that_the_study_builds(wide, fedpareto, tm
 def test_the_card_says_settings_guarantee_and_hashes(wide, fedpareto, tmp_path):
     output = tmp_path / "kept.safetensors"
     done = fedpareto("train", wide, "--pick", "--prefer", "test_error", "--output", output)
+    assert re.match(r"training trial \d+, repeat 0.*, about \d+ s\n", done.err)
     assert done.status == 0, done.err
     assert "equals that of repeat 0" in done.out or "on the way" in done.out
     card = output.with_suffix(".md").read_text()

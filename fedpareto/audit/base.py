@@ -9,8 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from fedpareto.federation import ClipsRecords, Federation
-from fedpareto.federation.columns import given_of
+from fedpareto.federation import Federation
+from fedpareto.federation.columns import given_of, hides_records
 from fedpareto.mechanisms import Encrypts, links_of
 from fedpareto.problem import tell
 from fedpareto.space import FloatArray, Values
@@ -19,9 +19,9 @@ ENCRYPTED = "uploads are encrypted: the server sees ciphertexts, and they tell n
 
 TRAINS = "data are private: a training for an attack would cost privacy that is counted nowhere"
 
-IN_STEPS = (
-    "the noise that hides records is added while a client trains, and what is planted would take "
-    "its place: attack records by membership"
+OF_STEPS = (
+    "the ε is that of a record, hidden by noise in the steps of its client, and counts what that "
+    "client sends alone: see server"
 )
 
 
@@ -67,8 +67,7 @@ class Points:
     @property
     def hidden_in_steps(self) -> bool:
         """Whether the ε is of noise in the steps of local training, and not of that on uploads."""
-        local = self.problem.local
-        return self.problem.privacy.unit == "record" and isinstance(local, ClipsRecords)
+        return hides_records(self.problem)
 
     @property
     def encrypted(self) -> bool:
@@ -107,8 +106,7 @@ class Attack(Protocol):
         """Return about how long the attack takes."""
 
     def within(self, share: float) -> Attack:
-        """Return the attack with about this share of its work, as far as it still says something.
-        """
+        """Return the attack with about this share of its work, if it still says something."""
 
     def audit(self, points: Points, view: str, seed: int) -> list[Finding]:
         """Attack all points at once and return what was found of each, in their order.

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fedpareto.audit.base import ENCRYPTED, IN_STEPS, Finding, Points, parts, told
-from fedpareto.audit.bounds import Counted, by_fit, counted, normality, promising
+from fedpareto.audit import records
+from fedpareto.audit.base import ENCRYPTED, OF_STEPS, Finding, Points, parts, told
+from fedpareto.audit.estimates import by_counting, of_gaussians, of_secret
 from fedpareto.audit.planted import SIZE, Auditor, Game, game
-from fedpareto.audit.sampled import Rounds, inverted
 from fedpareto.audit.standin import room_of, seed_of, stand_in
 from fedpareto.federation.run import run
 from fedpareto.mechanisms import adds_noise, noise_comes_last
+from fedpareto.problem import tell
 from fedpareto.settings import check_fields, setting
 from fedpareto.space import FloatArray
 
 AT_ONCE = 250  # repeats of a block
 ROOM = 2e7  # numbers of a block's local updates
 LEAST = 100  # canaries of which something can be said
-UNLIKELY = 1e-6  # statistics that look normal so rarely are not taken for normal
 PILOT = 4  # repeats that are timed beforehand
 
 
@@ -32,8 +33,8 @@ class Canary:
 
     canaries: int = setting(
         1000,
-        help="canaries of each point, in either world; of models alone three times as many, "
-        "since what is seen of them says less",
+        help="canaries of each point, in either world; where chance hides who or what takes part "
+        "three times as many, since what is seen then says less",
         at_least=LEAST,
         at_most=1_000_000,
         search=False,
@@ -51,24 +52,36 @@ class Canary:
 
     def inapplicable(self, points: Points, view: str) -> str | None:
         """Return why nothing can be audited: no ε is stated, or nothing is seen of a client."""
-        if points.hidden_in_steps:
-            return IN_STEPS
-        if not adds_noise(points.problem.mechanism):
-            return "no noise is added, so no ε is stated"
         if view == "server" and points.encrypted:
             return ENCRYPTED
+        if points.hidden_in_steps:
+            return None if view == "server" else OF_STEPS
+        if not adds_noise(points.problem.mechanism):
+            return "no noise is added, so no ε is stated"
         if np.isnan(points.claim(view)).all():
             return "no ε is stated: nothing bounds what one client adds to a sum"
         return None
 
     def seconds(self, points: Points, view: str) -> float:
         """Return about how long the attack takes, from a few repeats."""
+        if points.hidden_in_steps:
+            return self._seconds_of_records(points)
         played = game(points, view)
         _scores(points, played, range(1))  # what is done once takes no part
         began = time.perf_counter()
         _scores(points, played, range(1, 1 + PILOT))
         each = (time.perf_counter() - began) / PILOT
         return each * self._repeats(points, played) + (3.0 * len(points) if played.secret else 0.0)
+
+    def _seconds_of_records(self, points: Points) -> float:
+        """Return about how long canaries take that are records, from one training of each point."""
+        every = [points.at([i]) for i in range(len(points))]
+        records.scores(every[0], records.terms_of(every[0]), [0, 1])
+        began = time.perf_counter()
+        for one in every:
+            records.scores(one, records.terms_of(one), [0, 1])
+        each = time.perf_counter() - began
+        return each * 3 * self.canaries / records.CLIENTS + 3.0 * len(points)
 
     def within(self, share: float) -> Canary:
         return replace(self, canaries=max(LEAST, int(self.canaries * share)))
@@ -101,112 +114,64 @@ class Canary:
 
     def _measured(self, points: Points, view: str, seed: int, again: int) -> list[dict[str, Any]]:
         """Return what one audit measures of each point."""
+        found = self._of_records if points.hidden_in_steps else self._of_clients
+        return [
+            {
+                **measures,
+                "confidence": self.confidence,
+                "delta": points.delta,
+                "unit": points.problem.privacy.unit,
+                "alarm": False,
+            }
+            for measures in found(points, view, seed, again)
+        ]
+
+    def _of_clients(
+        self, points: Points, view: str, seed: int, again: int
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what canaries show that are clients."""
         played = game(points, view)
         numbers = range(self._repeats(points, played))
         seeds = [seed_of(points.problem, seed, "canary", view, again, i) for i in numbers]
         scores = _scores(points, played, seeds)
         wanted = self.canaries * (3 if view == "release" else 1)
-        out = []
         for i in range(len(points)):
             mine = scores[i][:wanted]
-            told_of = _Told(points, i, played, self.confidence)
-            out.append(
-                {
-                    **told_of.measures(mine),
-                    "confidence": self.confidence,
-                    "canaries": len(mine),
-                    "delta": points.delta,
-                    "unit": points.problem.privacy.unit,
-                    "alarm": False,
-                }
-            )
-        return out
+            yield {**_told(points, i, played, self.confidence, mine), "canaries": len(mine)}
+
+    def _of_records(
+        self, points: Points, view: str, seed: int, again: int
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what canaries show that are records of a client."""
+        for i in range(len(points)):
+            one = points.at([i])
+            terms = records.terms_of(one)
+            wanted = self.canaries * (1 if terms.shown.share == 1 else 3)
+            seeds = records.seeds_for(points, wanted, seed, again)
+            scores = records.scores(one, terms, seeds)[:wanted]
+            tell((i + 1) / len(points))
+            if terms.shown.share == 1:
+                measures = of_gaussians(scores, points.delta, self.confidence)
+            else:
+                shown = (terms.shown, terms.noise)
+                measures = of_secret(scores, *shown, points.delta, self.confidence)
+            yield {**measures, "canaries": len(scores)}
 
 
-@dataclass(frozen=True)
-class _Told:
-    """What the statistics of one point tell."""
-
-    points: Points
-    place: int
-    game: Game
-    confidence: float
-
-    def measures(self, scores: FloatArray) -> dict[str, Any]:
-        """Return ε̂, and how it was found, from statistics [N,2]."""
-        if not noise_comes_last(self.points.problem.mechanism) or not self._one_kind:
-            return self._by_counting(scores)
-        return self._of_models(scores) if self.game.secret else self._of_gaussians(scores)
-
-    @property
-    def _one_kind(self) -> bool:
-        """Whether every round shows the same, so that the statistic has a known shape."""
-        return self.game.view != "release" or (self.game.secret and not self.game.colluders)
-
-    @property
-    def _of_two(self) -> float:
-        """The confidence of each of two rules, of which the better is taken."""
-        return 1 - (1 - self.confidence) / 2
-
-    def _of_gaussians(self, scores: FloatArray) -> dict[str, Any]:
-        """Return ε̂ where the canary is in every round: the statistic is Gaussian."""
-        delta = self.points.delta
-        normal = normality(scores)
-        counts = counted(scores, 0.0, self._of_two)
-        by_counts = max(c.gaussian(delta) for c in counts)
-        fit = by_fit(scores, delta, self.confidence)
-        is_normal = normal > UNLIKELY
-        return {
-            "epsilon_hat": fit if is_normal else by_counts,
-            "form": "Gaussian fit" if is_normal else "counting",
-            "epsilon_hat_fit": fit,
-            "epsilon_hat_counting": by_counts,
-            "normality": normal,
-        }
-
-    def _of_models(self, scores: FloatArray) -> dict[str, Any]:
-        """Return ε̂ where who took part is secret: counts, and the noise that explains them."""
-        delta, (rounds, claimed) = self.points.delta, self._rounds()
-        roc = rounds.roc(claimed)
-        right, wrong = roc.above()
-        kept = np.unique(np.linspace(0, len(roc.losses) - 1, 4000).astype(int))
-        best, plain = 0.0, 0.0
-        for upward in (True, False):
-            rates = (right[kept], wrong[kept]) if upward else (1 - wrong[kept], 1 - right[kept])
-            place = promising(*_thinned(*rates), len(scores), self.confidence)
-            edge = roc.losses[kept][_thinned_places(rates[1])[place]]
-            found: Counted = counted(scores, float(edge), self._of_two)[0 if upward else 1]
-            best = max(best, inverted(rounds, found, upward, claimed, delta))
-            plain = max(plain, found.plain(delta))
-        return {
-            "epsilon_hat": best,
-            "form": "loss distribution",
-            "epsilon_hat_counting": plain,
-        }
-
-    def _by_counting(self, scores: FloatArray) -> dict[str, Any]:
-        """Return ε̂ from counts alone, where either world is stated to be as likely."""
-        counts = counted(scores, 0.0, self._of_two)
-        found = max(c.plain(self.points.delta) for c in counts)
-        return {"epsilon_hat": found, "form": "counting", "epsilon_hat_counting": found}
-
-    def _rounds(self) -> tuple[Rounds, float]:
-        """Return what rounds show, and the noise on their sums, in norms."""
-        row = Auditor(self.points.at([self.place]), self.game, [0])
-        z = row.sigma[0] * row.expected[0] ** 0.5 / row.norm[0]
-        return row.secret_rounds(0), float(z)
-
-
-def _thinned_places(wrong: FloatArray) -> list[int]:
-    """Return about a hundred thresholds, evenly spread over the logarithm of being wrong."""
-    logs = np.log10(np.clip(wrong, 1e-6, 1.0))
-    spread = np.linspace(logs.min(), logs.max(), 120)
-    return sorted({int(np.argmin(np.abs(logs - s))) for s in spread})
-
-
-def _thinned(right: FloatArray, wrong: FloatArray) -> tuple[FloatArray, FloatArray]:
-    places = _thinned_places(wrong)
-    return right[places], wrong[places]
+def _told(
+    points: Points, i: int, played: Game, confidence: float, scores: FloatArray
+) -> dict[str, Any]:
+    """Return what the statistics [N,2] of one point tell."""
+    mechanism, delta = points.problem.mechanism, points.delta
+    # whether every round shows the same, so that the statistic has a known shape
+    one_kind = played.view != "release" or (played.secret and not played.colluders)
+    if not noise_comes_last(mechanism) or not one_kind:
+        return by_counting(scores, delta, confidence)
+    if not played.secret:
+        return of_gaussians(scores, delta, confidence)
+    row = Auditor(points.at([i]), played, [0])
+    z = float(row.sigma[0] * row.expected[0] ** 0.5 / row.norm[0])
+    return of_secret(scores, row.secret_rounds(0), z, delta, confidence)
 
 
 def _scores(points: Points, played: Game, seeds: Any) -> list[FloatArray]:

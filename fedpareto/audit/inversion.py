@@ -33,7 +33,7 @@ SHEET = 10  # pictures on a sheet at the most
 
 @dataclass(frozen=True)
 class Inversion:
-    """Rebuild the pictures of a client that holds few, from its upload in the first round."""
+    """Rebuild the pictures of clients that hold few, from what is seen of the first round."""
 
     pictures: int = setting(
         10, help="clients that are attacked of each point", at_least=2, at_most=1000, search=False
@@ -63,18 +63,18 @@ class Inversion:
         """Return why nothing can be rebuilt."""
         if points.problem.private:
             return TRAINS
-        if view != "server":
-            return "it rebuilds what one client sent, which the server alone sees"
-        return ENCRYPTED if points.encrypted else None
+        if view == "release":
+            return "what a model moved by is the sum of a round, divided by a number: see secagg"
+        return ENCRYPTED if view == "server" and points.encrypted else None
 
     def seconds(self, points: Points, view: str) -> float:
         """Return about how long the attack takes, from a small one."""
         small = replace(self, pictures=FEWEST, iterations=SHORTEST)
-        sent(points, self.seeds(0)[:1], self.images)  # what is done once takes no part
+        seen = sent(points, self.seeds(0)[:1], self.images, view)  # what is done once takes no part
         began = time.perf_counter()
         small.audit(points, view, 0)
         one = (time.perf_counter() - began) / FEWEST
-        where, _ = self._how(sent(points, self.seeds(0)[:1], self.images))
+        where, _ = self._how(seen)
         more = 1.0 if where else self.iterations / SHORTEST
         return one * self.pictures * more
 
@@ -91,8 +91,8 @@ class Inversion:
 
     def audit(self, points: Points, view: str, seed: int) -> list[Finding]:
         """Rebuild pictures of each point, and line up candidates."""
-        found = sent(points, self.seeds(seed), self.images)
-        rebuilt, how = self._rebuilt(found, seed)
+        found = sent(points, self.seeds(seed), self.images, view)
+        rebuilt, how = self._rebuilt(found, seed, alone=self.images == 1 and view == "server")
         labels = found.labels()
         places = self._lined_up(found, seed)
         return [
@@ -105,19 +105,22 @@ class Inversion:
         where = first_linear(found.module, inputs)
         return where, "closed form" if where else "matched gradients"
 
-    def _rebuilt(self, found: Sent, seed: int) -> tuple[Tensor, str]:
-        """Return what is made of uploads, [S,R,n,...], and how."""
+    def _rebuilt(self, found: Sent, seed: int, alone: bool) -> tuple[Tensor, str]:
+        """Return what is made of uploads, [S,R,n,...], and how; alone is one image by itself."""
         where, how = self._how(found)
-        made = self._matched(found, seed) if where is None else self._solved(found, where)
-        return (made if self.images == 1 else _nearest(made, found.x)), how
+        if where is None:
+            made = self._matched(found, seed)
+        else:
+            made = self._solved(found, where, alone)
+        return (made if alone else _nearest(made, found.x)), how
 
-    def _solved(self, found: Sent, where: slice) -> Tensor:
+    def _solved(self, found: Sent, where: slice, alone: bool) -> Tensor:
         """Return inputs [S,R,m,...] from the first linear layer: one, or one of each neuron."""
         S, R, P = found.updates.shape
         shape = found.x.shape[2:]
         layer = found.updates.reshape(S * R, P)[:, where]
         inputs = int(np.prod(shape))
-        made = by_bias(layer, inputs) if self.images == 1 else by_neuron(layer, inputs)
+        made = by_bias(layer, inputs) if alone else by_neuron(layer, inputs)
         return made.float().clamp(*found.span).view(S, R, -1, *shape)
 
     def _matched(self, found: Sent, seed: int) -> Tensor:

@@ -44,8 +44,6 @@ class Membership:
         """Return why there is nothing to tell members by."""
         if points.problem.private:
             return TRAINS
-        if view == "secagg":
-            return "a sum of uploads tells of a record what the models tell: see release"
         return ENCRYPTED if view == "server" and points.encrypted else None
 
     def seconds(self, points: Points, view: str) -> float:
@@ -62,9 +60,7 @@ class Membership:
     def audit(self, points: Points, view: str, seed: int) -> list[Finding]:
         """Tell members of each point, record by record and client by client."""
         seeds = [derive(seed, "shadow", view, i) for i in range(self.shadows)]
-        found = {
-            of: shadows(points, seeds, seed, of, view, self.records) for of in levels(view)
-        }
+        found = {of: shadows(points, seeds, seed, of, view, self.records) for of in levels(view)}
         return [Finding(self._measures(found, i)) for i in range(len(points))]
 
     def _measures(self, found: Mapping[str, Shown], point: int) -> dict[str, Any]:
@@ -82,8 +78,8 @@ class Membership:
 
 
 def levels(view: str) -> tuple[str, ...]:
-    """Return what is told apart: who sends an upload is no secret to the server that gets it."""
-    return ("record",) if view == "server" else ("record", "client")
+    """Return what is told apart: who takes part is a secret of those alone who see models."""
+    return ("record", "client") if view == "release" else ("record",)
 
 
 def _of(shown: Shown, point: int) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedpareto.audit.base import ENCRYPTED, IN_STEPS, Finding, Points, told
+from fedpareto.audit import records
+from fedpareto.audit.base import ENCRYPTED, OF_STEPS, Finding, Points, told
 from fedpareto.audit.chances import (
     UNLIKELY,
     cohort_chances,
@@ -46,14 +47,14 @@ class WhiteBox:
     def inapplicable(self, points: Points, view: str) -> str | None:
         """Return why the noise cannot be told from what it hides."""
         mechanism = points.problem.mechanism
+        if view == "server" and points.encrypted:
+            return ENCRYPTED
         if points.hidden_in_steps:
-            return IN_STEPS
+            return None if view == "server" else OF_STEPS
         if not adds_noise(mechanism):
             return "no noise is added"
         if not noise_comes_last(mechanism) or not hides_updates(mechanism):
             return "the noise is not the last that is done to an update"
-        if view == "server" and points.encrypted:
-            return ENCRYPTED
         if points.problem.training.weighting != "uniform" and view != "server":
             return "sums are weighed by size, so that their noise is not stated"
         if view == "release" and not isinstance(points.problem.server, Average):
@@ -63,7 +64,12 @@ class WhiteBox:
     def seconds(self, points: Points, view: str) -> float:
         """Return about how long the attack takes, from one round of one training."""
         began = time.perf_counter()
-        _watched(points.at([0]), view, [seed_of(points.problem, 0, "noise")], 2)
+        first, seeds = points.at([0]), [seed_of(points.problem, 0, "noise")]
+        if points.hidden_in_steps:
+            records.noise_of(first, seeds, self.rounds)
+            each = time.perf_counter() - began
+            return each * self.trainings * len(points) + 0.5 * len(points)
+        _watched(first, view, seeds, 2)
         one = time.perf_counter() - began
         return one * self.trainings * (1 + 0.2 * len(points)) + 0.5 * len(points)
 
@@ -84,18 +90,32 @@ class WhiteBox:
         """Return what one look shows of each point."""
         numbers = range(self.trainings)
         seeds = [seed_of(points.problem, seed, "noise", view, again, i) for i in numbers]
-        if not points.problem.private:
+        private = points.problem.private
+        if not private and not points.hidden_in_steps:
             watch = _watched(points, view, seeds, self.rounds)
             return [_measures(watch, r, points) for r in range(len(points))]
-        alone = []
+        found, rows = [], []
         for i in range(len(points)):
             one = points.at([i])
-            own = [row_seeds(points.problem, one.values, [s])[0] for s in seeds]
-            alone.append(_watched(one, view, own, self.rounds))
+            own = seeds
+            if private:
+                own = [row_seeds(points.problem, one.values, [s])[0] for s in seeds]
+            measures, values = self._alone(one, view, own)
+            found.append(measures)
+            rows.append(values)
             told(points.trials, i)
-        found = [_measures(watch, 0, points) for watch in alone]
-        shared = _between([watch.draws(0).values for watch in alone])
-        return [_with(m, {"trials alike": shared}) for m in found]
+        if private:
+            found = [_with(m, {"trials alike": _between(rows)}) for m in found]
+        return found
+
+    def _alone(self, one: Points, view: str, seeds: list[int]) -> tuple[dict[str, Any], FloatArray]:
+        """Return what one look shows of one point, and the noise that was looked at, [n,P]."""
+        if one.hidden_in_steps:
+            draws = records.noise_of(one, seeds, self.rounds)
+            return _with(_of(draws.values), noise_chances(draws)), draws.values
+        watch = _watched(one, view, seeds, self.rounds)
+        values = watch.draws(0).values if watch.rows[0] else np.zeros((0, SIZE))
+        return _measures(watch, 0, one), values
 
 
 def _watched(points: Points, view: str, seeds: list[int], rounds: int) -> Residuals:
@@ -123,14 +143,18 @@ def _measures(watch: Residuals, row: int, points: Points) -> dict[str, Any]:
     ratio = watch.expected[row] / watch.clients
     present = came.reshape(rounds, -1, watch.clients).swapaxes(0, 1)
     chances |= cohort_chances(present, float(ratio))
-    measures = {
+    return _with(_of(z), chances)
+
+
+def _of(z: FloatArray) -> dict[str, Any]:
+    """Return how strong noise [n,P] is, in units of what is stated, and how it looks."""
+    return {
         "strength": float(z.std()),
         "alike": cosines(z) if len(z) > 1 else 0.0,
-        "kurtosis": float(np.mean(z**4) / np.mean(z**2) ** 2),
+        "kurtosis": float(np.mean(z**4) / max(float(np.mean(z**2)), 1e-150) ** 2),
         "numbers": int(z.size),
         "alarm": False,
     }
-    return _with(measures, chances)
 
 
 def _with(measures: dict[str, Any], more: dict[str, float]) -> dict[str, Any]:

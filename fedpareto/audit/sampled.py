@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import brentq
+from scipy.stats import binom
 
 from fedpareto.audit.bounds import Counted
 from fedpareto.space import FloatArray
 
 CELLS = 20_001  # of what a round shows
 BINS = 1 << 18  # of the sum of all rounds, at the most
+RARE = -45.0  # logarithm of a chance that is left out
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,8 @@ class Rounds:
     """T rounds, in each of which a canary is in a secret share of the sums.
 
     Sums lie at `there` with the canary and at `out` with its neighbour, and at `before` where the
-    client does not come, all in clipping norms.
+    client does not come, all in clipping norms. Of several draws in a round each moves what is seen
+    as far, and a round shows their sum.
     """
 
     share: float
@@ -32,26 +36,42 @@ class Rounds:
     there: float
     out: float
     before: float
+    draws: int = 1
 
     def scores(self, x: FloatArray, z: FloatArray | float) -> FloatArray:
         """Return the log ratio of likelihoods of what rounds show, x in norms, at noise z."""
         return self._world(x, self.there, z) - self._world(x, self.out, z)
 
+    @cached_property
+    def _often(self) -> tuple[FloatArray, FloatArray]:
+        """How often a client comes in one round, and the logarithms of the chances, [j]."""
+        often = np.arange(self.draws + 1.0)
+        logs = binom.logpmf(often, self.draws, self.share)
+        kept = logs > RARE
+        return np.asarray(often[kept]), np.asarray(logs[kept])
+
     def _world(self, x: FloatArray, place: float, z: FloatArray | float) -> FloatArray:
-        """Return log((1 − q) + q N(x; place) / N(x; before))."""
-        apart = (place - self.before) * (x - (place + self.before) / 2) / np.square(z)
-        rest = math.log1p(-self.share) if self.share < 1 else -math.inf
-        return np.asarray(np.logaddexp(rest, math.log(self.share) + apart))
+        """Return log(Σ_j P(j) N(x; j times as far) / N(x; before)); with one draw j is 0 or 1."""
+        total = np.full(np.broadcast_shapes(np.shape(x), np.shape(z)), -math.inf)
+        for often, log in zip(*self._often, strict=True):
+            far = often * (place - self.before)
+            total = np.logaddexp(total, log + far * (x - self.before - far / 2) / np.square(z))
+        return np.asarray(total)
 
     def _mass(self, x: FloatArray, place: float, z: float) -> FloatArray:
         """Return the probabilities of cells of x where the client is at a place, if it comes."""
-        away, here = (np.exp(-0.5 * np.square((x - at) / z)) for at in (self.before, place))
-        mixed = (1 - self.share) * away / away.sum() + self.share * here / here.sum()
-        return np.asarray(mixed)
+        mixed = np.zeros(x.shape)
+        for often, log in zip(*self._often, strict=True):
+            at = self.before + often * (place - self.before)
+            here = np.exp(-0.5 * np.square((x - at) / z))
+            mixed += math.exp(log) * here / here.sum()
+        return np.asarray(mixed / mixed.sum())
 
     def roc(self, z: float) -> Roc:
         """Return how the sum of all rounds' ratios is distributed in both worlds, at noise z."""
-        places = (self.there, self.out, self.before)
+        most = self._often[0].max()
+        ends = (self.before + most * (place - self.before) for place in (self.there, self.out))
+        places = (*ends, self.before)
         x = np.linspace(min(places) - 9 * z, max(places) + 9 * z, CELLS)
         masses = [self._mass(x, place, z) for place in (self.there, self.out)]
         loss = self.scores(x, z)

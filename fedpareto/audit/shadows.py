@@ -88,18 +88,32 @@ class Shadow(Observer):
             mine = mine[self.place[mine] >= 0]
             if not len(rows) or not len(mine):
                 continue
-            sent = upload.values[rows, m]
-            length = torch.linalg.vector_norm(sent, dim=1).clamp_min(1e-12)
-            far = STEP * (1 + torch.linalg.vector_norm(models[rows], dim=1)) / length
-            ahead = margins(self.block, models[rows] + far[:, None] * sent, mine)
-            here = margins(self.block, models[rows], mine)
-            along = ((ahead - here) / (far * length)[:, None]).double().cpu().numpy()
+            shown = self._along(models[rows], upload.values[rows, m], mine)
             places = np.ix_(rows.cpu().numpy(), np.array([repeat]), self.place[mine])
-            self.totals[places] += along[:, None]
+            self.totals[places] += shown[:, None]
             self.times[places] += 1
 
+    @torch.no_grad()
     def sums(self, round: int, sums: Tensor, cohorts: Sequence[Cohort]) -> None:
-        """Look away: a sum tells of a record what the models tell."""
+        if self.view != "secagg":
+            return
+        going = (round < self.rounds).numpy()
+        for s, cohort in enumerate(cohorts):
+            split = self.block.splits[s]
+            owner = np.repeat(np.arange(len(split.sizes)), split.sizes)[np.argsort(split.order)]
+            place = np.argsort(cohort.order)[owner[self.records_seen]]  # of who holds each record
+            came = (place[None] < np.asarray(cohort.count)[:, None]) & going[:, None]  # [R,n]
+            shown = self._along(self.before[s], sums[s], self.records_seen)
+            self.totals[:, s] += np.where(came, shown, 0.0)
+            self.times[:, s] += came
+
+    def _along(self, models: Tensor, sent: Tensor, records: NDArray[np.int64]) -> FloatArray:
+        """Return how much sure models [G,P] get of records along what was sent, [G,n]."""
+        length = torch.linalg.vector_norm(sent, dim=1).clamp_min(1e-12)
+        far = STEP * (1 + torch.linalg.vector_norm(models, dim=1)) / length
+        ahead = margins(self.block, models + far[:, None] * sent, records)
+        here = margins(self.block, models, records)
+        return np.asarray(((ahead - here) / (far * length)[:, None]).double().cpu())
 
     def models(self, round: int, models: Tensor) -> None:
         self.before = models
@@ -108,7 +122,7 @@ class Shadow(Observer):
 
     def seen(self) -> FloatArray:
         """Return what was seen of each record, [R,S,n]; nan where nothing."""
-        if self.view == "server":
+        if self.view != "release":
             with np.errstate(invalid="ignore", divide="ignore"):
                 return np.asarray(self.totals / self.times)
         S, R, P = self.ends.shape

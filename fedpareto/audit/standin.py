@@ -103,15 +103,20 @@ def stand_in(
     made = prepare(repeats[:1], settings, models, room, device_of(problem))
     cohorts = expected_cohorts(given["sample_ratio"][picked], clients, training.sampling)
     terms = Round(clients, cohorts, training.sampling, training.weighting)
+    split = Split(np.zeros(clients, dtype=np.int64), np.arange(clients + 1))
+    return around(made, repeats, terms, split)
+
+
+def around(made: Block, repeats: tuple[Setup, ...], terms: Round, split: Split) -> Block:
+    """Return a block of one stand-in as one of many repeats, whose clients hold what split says."""
     facts = {name: v.to(made.device) for name, v in facts_of(repeats[0], terms).items()}
     S = len(repeats)
-    same = Split(np.zeros(clients, dtype=np.int64), np.arange(clients + 1))
     return replace(
         made,
         repeats=repeats,
         terms=terms,
         facts=facts,
-        splits=(same,) * S,
+        splits=(split,) * S,
         initial=made.initial.expand(S, -1, -1),
         parameters=made.parameters.expand(S, -1),
         exists=None if made.exists is None else made.exists.expand(S, -1, -1),
@@ -127,8 +132,7 @@ def _judge(judge: Judge, repeats: int) -> Judge:
 
 
 def room_of(points: Points) -> int:
-    """Return how many clients come to a round at the most; by far more than ever do, if by chance.
-    """
+    """Return how many clients come to a round at the most; if by chance, more than ever do."""
     most = float(points.columns["cohort"].max())
     if points.problem.training.sampling == "poisson":
         most += 8 * most**0.5 + 8

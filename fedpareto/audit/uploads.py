@@ -1,4 +1,4 @@
-"""Uploads of the first round, of clients that hold few images, and what they were trained on."""
+"""Uploads of the first round, of clients that hold few images, and sums of these."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ VICTIM = 0  # the client that is attacked; data are dealt anew for each
 
 @dataclass(frozen=True)
 class Sent:
-    """What S clients sent of each of R points, and what they hold."""
+    """What is seen of S clients of each of R points, and what they hold."""
 
     module: nn.Module
     loss: Loss
     models: Tensor  # [S,P] that training started from
-    updates: Tensor  # [S,R,P] as the server sees them
+    updates: Tensor  # [S,R,P] uploads, or sums that they are in
     held: NDArray[np.int64]  # [S,n] places of the training images
     x: Tensor  # [S,n,...]
     y: Tensor  # [S,n]
@@ -52,42 +52,43 @@ class Sent:
 
 
 class Few(Observer):
-    """Lets the victim come, with few images, and keeps what it sends in the first round."""
+    """Lets the victim come, gives clients few images, and keeps what is seen of the first round."""
 
-    def __init__(self, images: int, block: Block) -> None:
-        self.images = images
-        S, R, P = block.initial.shape
-        self.sent = torch.zeros(S, R, P, device=block.device)
+    def __init__(self, images: int, block: Block, view: str) -> None:
+        self.images, self.view = images, view
+        self.sent = torch.zeros_like(block.initial)
 
     def cohort(self, repeat: int, round: int, cohort: Cohort) -> Cohort:
         order = np.append(VICTIM, cohort.order[cohort.order != VICTIM])
         return Cohort(order, np.maximum(cohort.count, 1))
 
     def records(self, repeat: int, client: int, records: Indices) -> Indices:
-        return records[: self.images] if client == VICTIM else records
+        return records[: self.images]
 
     def uploads(
         self, repeat: int, round: int, clients: Indices, takes_part: Tensor, upload: Upload
     ) -> None:
         for m in np.flatnonzero(clients == VICTIM):
-            self.sent[repeat] = upload.values[:, m]
+            if self.view == "server":
+                self.sent[repeat] = upload.values[:, m]
 
     def sums(self, round: int, sums: Tensor, cohorts: Sequence[Cohort]) -> None:
-        """Look away: one upload is what is attacked."""
+        if self.view == "secagg":
+            self.sent = sums.clone()
 
     def models(self, round: int, models: Tensor) -> None:
-        """Look away, as from sums."""
+        """Look away: what a model moved by is a sum."""
 
 
-def sent(points: Points, seeds: Sequence[int], images: int) -> Sent:
-    """Train the first round of every point with each seed, and return what a victim sent."""
+def sent(points: Points, seeds: Sequence[int], images: int, view: str) -> Sent:
+    """Train the first round of every point with each seed, and return what is seen of a victim."""
     problem = replace(points.problem, objectives=())
     given = dict(points.given) | {"rounds": np.ones(len(points))}
     repeats = [blocks.setup_of(problem, seed) for seed in seeds]
     room = min(blocks.slots(problem, seeds) + 1, problem.data.clients)
     rows = np.arange(len(points))
     block = blocks.prepared(problem, points.values, given, rows, repeats, room)
-    watch = Few(images, block)
+    watch = Few(images, block, view)
     run(block, watch)
     held = np.stack([np.resize(split.of(VICTIM)[:images], images) for split in block.splits])
     where = torch.from_numpy(held).to(block.device)

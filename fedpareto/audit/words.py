@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fedpareto.store.audits import number
+
 NO_PROOF = (
     "A failed attack proves nothing; ε̂ is a lower bound on what the mechanism leaks, and never an "
     "upper one."
@@ -12,72 +14,87 @@ NO_PROOF = (
 
 
 def sentence(measures: Mapping[str, Any]) -> str:
-    """Return what an attack found as one line."""
+    """Return what an attack found as one line; nothing is taken for granted of somebody's own."""
     said = [words(measures) for words in (_canary, _membership, _inversion, _noise)]
     parts = [text for text in said if text]
     if not parts:
-        numbers = {n: v for n, v in measures.items() if isinstance(v, int | float)}
-        parts = [", ".join(f"{name} {value:.4g}" for name, value in numbers.items())]
-    alarm = " ALARM: " + _alarm(measures) if measures.get("alarm") else ""
-    return "; ".join(parts) + alarm
+        numbers = {name: number(measures, name) for name in measures}
+        parts = [", ".join(f"{n} {_number(v)}" for n, v in numbers.items() if v is not None)]
+    alarm = "ALARM: " + _alarm(measures) if measures.get("alarm") else ""
+    return " ".join(part for part in ("; ".join(parts) or "no numbers", alarm) if part)
 
 
 def _canary(measures: Mapping[str, Any]) -> str:
-    if "epsilon_hat" not in measures:
+    if number(measures, "epsilon_hat") is None:
         return ""
     by = str(measures.get("form", ""))
     rests = {"Gaussian fit": "rests on normality", "loss distribution": "rests on its shape"}
     more = f"{by}, which {rests[by]}" if by in rests else by
-    share = measures.get("confidence", 0.0)
     return (
-        f"ε̂ {_number(measures['epsilon_hat'])} of ε {_number(measures.get('epsilon'))} "
-        f"({measures.get('canaries', 0):,} canaries, {share:.4g} confidence; {more})"
+        f"ε̂ {_shown(measures, 'epsilon_hat')} of ε {_shown(measures, 'epsilon')} "
+        f"({_count(measures, 'canaries')} canaries, {_shown(measures, 'confidence')} confidence; "
+        f"{more})"
     )
 
 
 def _membership(measures: Mapping[str, Any]) -> str:
-    if "auc" not in measures:
+    if number(measures, "auc") is None:
         return ""
     found = [_told(measures, "", "records")]
     if "client_auc" in measures:
         found.append(_told(measures, "client_", "clients"))
     return (
-        f"{'; '.join(found)} ({measures.get('shadows', 0):,} shadows on half the data, test error "
-        f"{_number(measures.get('shadow_error'))})"
+        f"{'; '.join(found)} ({_count(measures, 'shadows')} shadows on half the data, test error "
+        f"{_shown(measures, 'shadow_error')})"
     )
 
 
 def _told(measures: Mapping[str, Any], prefix: str, what: str) -> str:
     """Say how well members are told."""
     return (
-        f"{what} told with AUC {_number(measures[f'{prefix}auc'])}, "
-        f"{100 * measures[f'{prefix}tpr_at_0.01']:.3g} % of them at 1 % false alarms"
+        f"{what} told with AUC {_shown(measures, f'{prefix}auc')}, "
+        f"{_percent(measures, f'{prefix}tpr_at_0.01')} of them at 1 % false alarms"
     )
 
 
 def _inversion(measures: Mapping[str, Any]) -> str:
-    if "psnr" not in measures:
+    if number(measures, "psnr") is None:
         return ""
     return (
-        f"pictures at {_number(measures['psnr'])} dB, the mean image at "
-        f"{_number(measures['psnr_of_mean'])} ({measures['form']}); "
-        f"{100 * measures['label']:.3g} % of labels; {100 * measures['lineup']:.3g} % found among "
-        f"{measures['candidates']:,} candidates, {100 * measures['lineup_chance']:.3g} % by chance"
+        f"pictures at {_shown(measures, 'psnr')} dB, the mean image at "
+        f"{_shown(measures, 'psnr_of_mean')} ({measures.get('form', '')}); "
+        f"{_percent(measures, 'label')} of labels; {_percent(measures, 'lineup')} found among "
+        f"{_count(measures, 'candidates')} candidates, {_percent(measures, 'lineup_chance')} by "
+        "chance"
     )
 
 
 def _noise(measures: Mapping[str, Any]) -> str:
-    if "strength" not in measures:
+    if number(measures, "strength") is None:
         return ""
+    checks = measures.get("chances")
     return (
-        f"noise {_number(measures['strength'])} times as strong as stated, least likely of "
-        f"{len(measures['chances'])} checks {measures['least']:.1g} ({measures['numbers']:,} "
-        "numbers)"
+        f"noise {_shown(measures, 'strength')} times as strong as stated, least likely of "
+        f"{len(checks) if isinstance(checks, Mapping) else 0} checks {_shown(measures, 'least')} "
+        f"({_count(measures, 'numbers')} numbers)"
     )
 
 
-def _number(value: Any) -> str:
+def _shown(measures: Mapping[str, Any], name: str) -> str:
+    return _number(number(measures, name))
+
+
+def _number(value: float | None) -> str:
     return "none" if value is None else f"{value:.4g}"
+
+
+def _percent(measures: Mapping[str, Any], name: str) -> str:
+    value = number(measures, name)
+    return "none" if value is None else f"{100 * value:.3g} %"
+
+
+def _count(measures: Mapping[str, Any], name: str) -> str:
+    return f"{number(measures, name) or 0:,.0f}"
 
 
 def _alarm(measures: Mapping[str, Any]) -> str:

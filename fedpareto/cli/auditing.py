@@ -105,9 +105,9 @@ def audit(
             Store.write(path, study.name, study.identity, study.repeats) as writing,
             _bar(planned) as watch,
         ):
-            for each in attack(planned, seed, writing, watch):
-                found.append(each)
+            found.extend(attack(planned, seed, writing, watch))
             done = writing.audits()
+        _say_after(planned, len(found))
     wanted = [json.dumps([t, s]) for t, s in asked]
     mine = [
         a
@@ -125,7 +125,7 @@ def _points(seen: View, trial: int | None) -> list[Point]:
     if trial is None:
         if not seen.front:
             raise SettingError(f"audit: needs a point on the front, found none. {seen.why}")
-        return list(seen.front)
+        return sorted(seen.front, key=lambda p: p is not seen.recommended)  # that one comes first
     found = [p for p in seen.points if p.trial == trial]
     if not found:
         raise SettingError(
@@ -168,6 +168,13 @@ def _say_before(planned: Plan, points: int) -> None:
         )
     if planned.before:
         say(f"{planned.before} done before; another --seed attacks afresh", err=True)
+
+
+def _say_after(planned: Plan, found: int) -> None:
+    """Say what the time was too short for."""
+    left = sum(len(job.points) for job in planned.jobs) - found
+    if left:
+        say(f"time is up, {left} attacks are left: the same command goes on with them", err=True)
 
 
 @contextlib.contextmanager

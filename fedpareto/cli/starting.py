@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -72,13 +73,19 @@ def write_example(name: str, folder: Path) -> list[Path]:
     found = files_of(name)
     if folder.exists() and not folder.is_dir():
         raise SettingError(f"init: FOLDER must be a folder, found the file {folder}. Name another.")
-    there = [path.name for path in found if (folder / path.name).exists()]
-    if there:
+    left = [path for path in found if not _is_there(path, folder / path.name)]
+    there = [path.name for path in left if os.path.lexists(folder / path.name)]
+    if there or not left:
         raise SettingError(
             f"init: {folder} must not hold {' or '.join(path.name for path in found)}, found "
-            f"{' and '.join(there)}. Name another folder: fedpareto init my-study"
+            f"{' and '.join(there) or 'all of them'}. Name another folder: fedpareto init my-study"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    for path in found:
+    for path in left:
         write_new(folder / path.name, path.read_bytes(), 0o644)
     return [folder / path.name for path in found]
+
+
+def _is_there(path: Path, written: Path) -> bool:
+    """Say whether a file was written already, by a command that was killed."""
+    return written.is_file() and written.read_bytes() == path.read_bytes()

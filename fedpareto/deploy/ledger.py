@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -212,6 +213,9 @@ def _opened(path: Path, flags: int) -> int:
 def _whole_of(handle: int) -> bytes:
     """Return all bytes of a file."""
     try:
+        mode = os.fstat(handle).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a device may never end
+            raise LedgerError("ledger: must be a file, found a pipe or a device.")
         with os.fdopen(handle, "rb", closefd=False) as file:
             file.seek(0)
             return file.read()

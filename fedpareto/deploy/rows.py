@@ -137,7 +137,8 @@ def _maybe_tuple(value: Any) -> Any:
 
 def _check_within(name: str, found: Any, of: str, whole: Any) -> None:
     """Refuse clients that are not among others."""
-    strange = [one for one in found if one not in whole]
+    known = set(whole)
+    strange = [one for one in found if one not in known]
     if strange:
         raise LedgerError(f"{name}: must be among those {of}, found {shown(strange[0])}.")
 

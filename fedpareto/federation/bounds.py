@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from fedpareto.errors import DataError
 
 FREE = 64 * 2**20  # bytes that any file may expand to
 RATIO = 100  # bytes that a byte on disk may expand to, beyond those
+THREADS = 2**30  # bytes of addresses that a library's threads may reserve and not use
+CELL = 64  # bytes that a cell of a table takes while it is read
 
 
 def check_room(path: Path, size: int) -> None:
     """Refuse a file whose arrays take far more bytes than it has, or do not fit the memory."""
-    held = path.stat().st_size
+    check_expansion(str(path), path.stat().st_size, size)
+
+
+def check_expansion(path: str, held: int, size: int) -> None:
+    """Refuse bytes whose arrays take far more bytes, or do not fit the memory."""
     if size > FREE + RATIO * held:
         raise DataError(
             f"{path}: must not expand to more than {RATIO} times its size, found {size:,} bytes of "
@@ -26,6 +34,32 @@ def check_room(path: Path, size: int) -> None:
             f"{path}: its arrays must fit half of the memory, {most:,} bytes, found "
             f"{size:,} bytes. Keep fewer rows in it."
         )
+
+
+@contextlib.contextmanager
+def bounded(path: Path) -> Iterator[None]:
+    """Let a library that allocates what a file asks for fail where that is too much.
+
+    It is a limit of the whole process, held for as long as one file is read. Where the system has
+    no such limit, or does not say how much is in use, there is none.
+    """
+    try:
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (ImportError, OSError, ValueError):
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    room = THREADS + 4 * (FREE + RATIO * path.stat().st_size)
+    most = pages * os.sysconf("SC_PAGE_SIZE") + min(room, memory(2**40) // 2)
+    if soft != resource.RLIM_INFINITY:
+        most = min(most, soft)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def memory(unknown: int) -> int:

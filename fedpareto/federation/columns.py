@@ -14,14 +14,22 @@ from fedpareto.federation.facts import Facts
 from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.sizes import sizes
 from fedpareto.federation.split import fixed_sizes
-from fedpareto.mechanisms import AddsGaussian, adds_noise, hides_updates, noise_comes_last
+from fedpareto.mechanisms import (
+    AddsGaussian,
+    adds_noise,
+    hides_updates,
+    noise_comes_last,
+    states_loss,
+)
 from fedpareto.privacy import VIEWS, Privacy, epsilon, record_epsilon
+from fedpareto.privacy.stated import replaces, stated_epsilon
 from fedpareto.settings import named
 from fedpareto.space import Choice, FloatArray, Values, Variable
 
 if TYPE_CHECKING:
     from fedpareto.federation.problem import Federation
     from fedpareto.federation.setup import Setup
+    from fedpareto.mechanisms import Mechanism
 
 Columns = Mapping[str, FloatArray]  # name → [n]
 
@@ -188,6 +196,8 @@ def epsilons(problem: Federation, columns: Columns, views: Sequence[str]) -> dic
         if contract.noise is not None:
             whole = replace(privacy, unit="client")
             out["epsilon_client"] = _of_view(whole, contract, columns, privacy.view)
+    elif states_loss(problem.mechanism):
+        found = dict.fromkeys(views, _of_stated(problem, columns))
     else:
         found = {view: _of_view(privacy, contract, columns, view) for view in views}
     out |= {f"epsilon_{view}": each for view, each in found.items()}
@@ -203,6 +213,34 @@ def _of_view(privacy: Privacy, contract: Round, columns: Columns, view: str) -> 
     if seen is None:
         return np.full(shape, np.nan)
     return epsilon(privacy, **seen.terms(columns["rounds"]))
+
+
+def _of_stated(problem: Federation, columns: Columns) -> FloatArray:
+    """Return the true ε of a mechanism that states its loss, [n]; infinite where it states none."""
+    known: dict[tuple[float, ...], float] = {}  # points that differ in nothing that counts
+    rounds, delta = columns["rounds"], columns["delta"]
+    names = [n for n in (*named(problem.mechanism), "cohort", "rounds") if n in columns]
+    rows = np.stack([columns[n] for n in names], axis=1)
+    for i, row in enumerate(map(tuple, rows.tolist())):
+        if row not in known:
+            loss = stated_loss(problem, columns, i)
+            known[row] = stated_epsilon(loss, int(rounds[i]), float(delta[i]))
+    return np.array([known[row] for row in map(tuple, rows.tolist())])
+
+
+def stated_loss(problem: Federation, columns: Columns, i: int) -> Any:
+    """Return the loss that the mechanism states for one of these points; None if it states none."""
+    mechanism = states_loss(problem.mechanism)
+    if mechanism is None:
+        return None
+    names = [n for n in (*named(problem.mechanism), "cohort") if n in columns]
+    values = {n: float(columns[n][i]) for n in names}
+    return mechanism.privacy_loss(values, replaces(problem.privacy, works_on(problem.mechanism)))
+
+
+def works_on(mechanism: Mechanism) -> str:
+    """Say what a mechanism works on: a client's update, or its parameters."""
+    return str(getattr(mechanism, "of", "update"))
 
 
 def _of_records(problem: Federation, contract: Round, columns: Columns) -> FloatArray:

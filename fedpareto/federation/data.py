@@ -95,7 +95,7 @@ class Data:
     split: str = setting(
         "iid",
         help=(
-            "how the images are dealt to the clients: iid, at random in equal shares; dirichlet, "
+            "how the records are dealt to the clients: iid, at random in equal shares; dirichlet, "
             "each class in shares drawn from Dirichlet(alpha); shards, sorted by class and cut; "
             "unequal, at random in shares drawn from Dirichlet(alpha); site, as the data say: each "
             "site is a client; or your own function as package.module:function"
@@ -114,7 +114,7 @@ class Data:
     )
     share: float = setting(
         1.0,
-        help="share of the training images that is used, the first of a fixed shuffle",
+        help="share of the training records that is used, the first of a fixed shuffle",
         above=0,
         at_most=1,
         search=False,

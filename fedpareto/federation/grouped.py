@@ -180,7 +180,7 @@ class GroupedLinear(nn.Module):
         self.taps: list[Tap] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        self.calls += 1
+        vars(self)["calls"] += 1
         out: Tensor = _Linear.apply(x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
         return tapped(self, x, out)
 
@@ -195,9 +195,10 @@ class Grouped:
     def bind(self, params: Sequence[Tensor | None], step: Step | None) -> None:
         """Give the layers their parameters [M,R,...] and, for training, the step to take."""
         for layer, name, i in self.slots:
-            setattr(layer, name, params[i])
+            held = vars(layer)  # a module looks long at what it is given by its attributes
+            held[name] = params[i]
             if isinstance(layer, GroupedLinear):
-                layer.step = step
+                held["step"] = step
 
     def of_layer(self, params: Params, layer: nn.Module) -> tuple[Tensor, Tensor | None]:
         """Return a layer's weight and bias among parameters; None where it has no bias."""
@@ -225,12 +226,12 @@ class Grouped:
         """
         taps: list[Tap] = []
         for layer, _, _ in self.slots:
-            layer.taps = taps  # type: ignore[assignment]
+            vars(layer)["taps"] = taps
         try:
             return self.scores([p.detach() for p in params], x), taps
         finally:
             for layer, _, _ in self.slots:
-                layer.taps = None  # type: ignore[assignment]
+                vars(layer)["taps"] = None
 
 
 def grouped(module: nn.Module) -> Grouped:

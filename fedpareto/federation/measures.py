@@ -135,27 +135,27 @@ _WITHHELD = "it is computed from values that clients withhold, which no noise hi
 
 MEASURES: dict[str, Measure] = {
     "test_error": Measure(
-        "share of test images classified wrongly by the final model",
+        "share of test records classified wrongly by the final model",
         _last("error"),
         reference=1.0,
         worst="test_error_worst",
         source="models",
     ),
     "test_loss": Measure(
-        "mean cross-entropy of the final model on the test images",
+        "mean cross-entropy of the final model on the test records",
         _last("loss"),
         worst="test_loss_worst",
         source="models",
     ),
     "test_error_worst": Measure(
-        "test error of the client whose share of the test images fares worst",
+        "test error of the client whose share of the test records fares worst",
         _last("worst_error"),
         reference=1.0,
         of_each=True,
         source="models",
     ),
     "test_loss_worst": Measure(
-        "test loss of the client whose share of the test images fares worst",
+        "test loss of the client whose share of the test records fares worst",
         _last("worst_loss"),
         of_each=True,
         source="models",

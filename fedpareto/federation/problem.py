@@ -179,6 +179,11 @@ class Federation:
         """Return the same federation without protection; None where data are private."""
         return baselines.unprotected(self)
 
+    @property
+    def examples(self) -> int:
+        """How many records there are for training."""
+        return (self.kept or Facts.of(load(self.data))).images
+
     def split_table(self, seed: int) -> NDArray[np.int64]:
         """Return how many training images of each class each client holds in a repeat, [K,C].
 

@@ -16,9 +16,11 @@ from fedpareto.federation.columns import (
     hides_records,
     people,
     rounds_of,
+    stated_loss,
+    works_on,
 )
 from fedpareto.federation.local import LOCAL_STEPS
-from fedpareto.mechanisms import MECHANISMS, links_of
+from fedpareto.mechanisms import MECHANISMS, links_of, states_loss
 from fedpareto.privacy import (
     Guarantee,
     guarantee,
@@ -27,6 +29,7 @@ from fedpareto.privacy import (
     record_selection_guarantee,
     selection_guarantee,
 )
+from fedpareto.privacy.stated import stated_guarantee
 from fedpareto.settings import searched
 from fedpareto.space import Choice, Variable
 
@@ -42,6 +45,8 @@ def promise(
     columns = rounds_of(problem, values, 1)
     if hides_records(problem):
         return _of_records(problem, columns)
+    if states_loss(problem.mechanism):
+        return _stated(problem, columns, view or problem.privacy.view)
     seen = _seen(problem, columns, view or problem.privacy.view)
     if seen is None:
         return None
@@ -49,6 +54,22 @@ def promise(
     numbers = {n: float(v[0]) if isinstance(v, np.ndarray) else v for n, v in terms.items()}
     found = guarantee(problem.privacy, **numbers)
     return replace(found, notes=found.notes + _weighed(problem))
+
+
+def _stated(problem: Federation, columns: Columns, view: str) -> Guarantee | None:
+    """Return what a mechanism promises that states its own loss, of one point."""
+    found = stated_guarantee(
+        problem.privacy,
+        stated_loss(problem, columns, 0),
+        name=type(problem.mechanism).__name__,
+        of=works_on(problem.mechanism),
+        rounds=int(columns["rounds"][0]),
+        clients=problem.data.clients,
+        cohort=float(columns["cohort"][0]),
+        sampling=problem.training.sampling,
+        view=view,
+    )
+    return found and replace(found, notes=found.notes + _weighed(problem))
 
 
 def search_promise(

@@ -122,7 +122,7 @@ class LinearRecords:
     def __post_init__(self) -> None:
         M, R = self.models
         self.inputs = _by_model(self.tap.inputs, self.tap.layer.weight.shape[-1])  # [M or G,D,B]
-        self.slopes = self.slope.t().reshape(M, R, -1, len(self.slope))  # [M,R,C,B]
+        self.slopes = self.slope.t().reshape(M, R, -1, self.slope.shape[0])  # [M,R,C,B]
 
     def squares(self) -> Tensor:
         """Return the squared norm of each record's gradient, [M,R,B]."""
@@ -136,8 +136,8 @@ class LinearRecords:
         """Add the gradients, each times its share [M,R,B], to totals [M,R,...]."""
         slopes = finite(self.slopes, whole) * share[:, :, None]
         inputs = finite(self.inputs, whole)
-        rows = slopes.view(len(inputs), -1, len(self.slope))
-        weight.view(len(inputs), -1, weight.shape[3]).baddbmm_(rows, inputs.transpose(1, 2))
+        rows = slopes.view(inputs.shape[0], -1, slopes.shape[3])
+        weight.view(inputs.shape[0], -1, weight.shape[3]).baddbmm_(rows, inputs.transpose(1, 2))
         if bias is not None:
             bias += slopes.sum(3)
 

@@ -25,7 +25,14 @@ from fedpareto.federation.record_rules import check_alone, check_silos, check_te
 from fedpareto.federation.setup import seeded
 from fedpareto.federation.sizes import size_of
 from fedpareto.federation.split import deal
-from fedpareto.mechanisms import AddsGaussian, LimitsSummands, adds_noise, needs_everyone
+from fedpareto.federation.width_rules import check_widths
+from fedpareto.mechanisms import (
+    AddsGaussian,
+    LimitsSummands,
+    adds_noise,
+    needs_everyone,
+    states_loss,
+)
 from fedpareto.problem import Judge, judges
 from fedpareto.settings import function_of, is_own, largest, least, named
 from fedpareto.space import Variable
@@ -109,7 +116,8 @@ def _check_noise(problem: Federation) -> None:
     sigma = 0.0
     if isinstance(mechanism, AddsGaussian) and adds_noise(mechanism):
         sigma, _ = mechanism.gaussian({**lowest, "cohort": 1.0})
-    if sigma > 0:
+    stated = states_loss(mechanism)
+    if sigma > 0 or (stated and stated.privacy_loss({**lowest, "cohort": 1.0}, False) is not None):
         return
     silent = [name for name, v in lowest.items() if v == 0]
     zero = next((n for n in silent if n.startswith(("sigma", "noise_multiplier"))), "name")
@@ -158,6 +166,7 @@ def _check_parts(problem: Federation) -> None:
         check_silos(problem)
     module = seeded(lambda: problem.widest.build(data.shape, data.classes), 0)
     stack_of(problem.widest, module, data.shape, data.classes)
+    check_widths(problem, module, data.shape, data.classes)
     _check_own(problem, module)
     _check_server(problem)
     device_of(problem)

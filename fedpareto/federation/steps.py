@@ -120,11 +120,15 @@ class LocalSteps:
                     p.view(len(there), -1, *there.shape[2:]).mul_(there)
         self.now += 1
 
-    def _width(self, picks: Tensor) -> int | None:
-        """Return how many places of a step [B,M] are used, where mini-batches differ in size."""
-        if self.noise is None:
-            return None
-        return max(1, int((picks >= 0).any(1).sum()))
+    def _widths(self, picks: Tensor) -> Sequence[int | None]:
+        """Return how many places of each step are used, where mini-batches differ in size.
+
+        picks is [steps,B,M].
+        """
+        if self.noise is None or self.graph is not None:
+            return [None] * len(picks)
+        widths: list[int] = (picks >= 0).any(2).sum(1).clamp_min(1).tolist()
+        return widths
 
     def _weights(self, there: Tensor) -> Tensor:
         """Return what each record there is [B,M] counts in its batch's mean, [B,M] or [B,M,R].
@@ -184,9 +188,9 @@ class LocalSteps:
         noises: Iterator[None] = repeat(None)
         if self.noise is not None and draw is not None:
             noises = filled(draw, self.noise, len(picks))
-        for done, (step, _) in enumerate(zip(picks, noises, strict=False), 1):
+        for done, (width, _) in enumerate(zip(self._widths(picks), noises, strict=False), 1):
             if self.graph is None:
-                self._once(self._width(step))
+                self._once(width)
             else:
                 self.graph.replay()
             if done in early:

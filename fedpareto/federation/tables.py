@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpareto.errors import DataError, FedparetoError, MissingPackage, did_you_mean
-from fedpareto.federation.bounds import check_room
+from fedpareto.errors import DataError, FedparetoError, did_you_mean, shown
+from fedpareto.federation.bounds import CELL, check_expansion, check_room
+from fedpareto.federation.parquet import read_parquet
 from fedpareto.noise import rng
 
 Arrays = dict[str, NDArray[Any]]
 Table = dict[str, list[str]]  # name of a column → its cells
 MOST_WORDS = 50  # that a column of inputs may hold
 MOST_LABELS = 1000  # whole numbers up to which labels are classes
-CELL = 64  # bytes that a cell takes while it is read
+LARGEST = 1e38  # that single precision holds, with room to reckon
 
 
 def is_file_of_table(name: str) -> bool:
@@ -47,10 +48,10 @@ def arrays_of(path: str, table: Table, label: str, site: str, test_share: float)
     """
     table = dict(table)
     labels, sites = (_taken(path, table, key, name) for key, name in _roles(label, site))
-    y = _labels(labels or [])
+    y = _labels(path, label, labels or [])
     where = np.zeros(len(y), dtype=np.int64) if sites is None else codes(sites)
     x, names = _inputs(path, table)
-    test = _held_out(where, test_share)
+    test = _held_out(path, where, test_share)
     arrays = {"x_train": x[~test], "y_train": y[~test], "x_test": x[test], "y_test": y[test]}
     if sites is not None:
         arrays |= {"site_train": where[~test], "site_test": where[test]}
@@ -84,26 +85,11 @@ def _read_csv(path: Path) -> Table:
 
 def _read_parquet(path: Path) -> Table:
     """Return the columns of a Parquet file, each cell as text."""
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingPackage("pyarrow", "parquet", "reading Parquet files") from None
-    file = parquet.ParquetFile(path)
-    found = file.metadata
-    check_room(path, CELL * found.num_rows * found.num_columns)
-    table = file.read()
-    _check_names(path, table.column_names)
-    if not table.num_rows:
+    names, columns = read_parquet(path)
+    _check_names(path, names)
+    if not columns[0]:
         raise DataError(f"{path}: must have records, found none.")
-    columns = [column.to_pylist() for column in table.columns]
-    cells = [[_as_text(cell) for cell in column] for column in columns]
-    return dict(zip(table.column_names, cells, strict=True))
-
-
-def _as_text(cell: object) -> str:
-    if cell is None:
-        return ""
-    return repr(float(cell)) if isinstance(cell, int | float) else str(cell)
+    return dict(zip(names, columns, strict=True))
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
@@ -158,9 +144,24 @@ def as_numbers(cells: Sequence[str]) -> NDArray[np.float64] | None:
     return found if np.isfinite(found).all() else None
 
 
-def _labels(cells: Sequence[str]) -> NDArray[Any]:
+def _numbers(path: str, name: str, cells: Sequence[str]) -> NDArray[np.float64] | None:
+    """Return the numbers of a column; None where one is a word."""
+    try:
+        found = np.array([float(cell) for cell in cells], dtype=np.float64)
+    except ValueError:
+        return None
+    wrong = np.flatnonzero(~(np.abs(found) < LARGEST))
+    if len(wrong):
+        raise DataError(
+            f"{path}: column {name!r} must hold numbers that are finite and below {LARGEST:g}, "
+            f"found {shown(cells[wrong[0]])} in record {wrong[0] + 1}. Leave that record out."
+        )
+    return found
+
+
+def _labels(path: str, name: str, cells: Sequence[str]) -> NDArray[Any]:
     """Return labels as classes if they are words or count from 0; else as numbers to predict."""
-    numbers = as_numbers(cells)
+    numbers = _numbers(path, name, cells)
     if numbers is None:
         return codes(cells)
     distinct = np.unique(numbers)
@@ -170,40 +171,67 @@ def _labels(cells: Sequence[str]) -> NDArray[Any]:
 
 def _inputs(path: str, table: Table) -> tuple[NDArray[np.float32], list[str]]:
     """Return the inputs [n,d] and their names: a number each, or one for each word of a column."""
-    columns: list[NDArray[Any]] = []
-    names: list[str] = []
-    for name, cells in table.items():
-        empty = next((i for i, cell in enumerate(cells, 1) if cell.strip() in ("", "nan")), None)
-        if empty:
-            raise _empty(path, name, empty)
-        numbers = as_numbers(cells)
-        if numbers is not None:
-            columns.append(numbers)
-            names.append(name)
-            continue
-        words = sorted(set(cells))
-        if len(words) > MOST_WORDS:
-            raise DataError(
-                f"{path}: column {name!r} must hold numbers, or at most {MOST_WORDS} words, found "
-                f"{len(words):,} words, {words[0]!r} the first. Leave it out, or code it."
-            )
-        columns += [np.array([cell == word for cell in cells]) for word in words]
-        names += [f"{name}={word}" for word in words]
-    if not columns:
+    parts = [(name, _part(path, name, cells)) for name, cells in table.items()]
+    if not parts:
         raise DataError(f"{path}: must have a column of inputs, found only labels and sites.")
-    return np.column_stack(columns).astype(np.float32), names
+    names: list[str] = []
+    for name, found in parts:
+        words = found if isinstance(found, list) else None
+        names += [name] if words is None else [f"{name}={word}" for word in words]
+    count = len(next(iter(table.values())))
+    letters = sum(len(cell) + 1 for cells in table.values() for cell in cells)
+    check_expansion(path, letters, 4 * count * len(names))
+    x = np.empty((count, len(names)), dtype=np.float32)
+    place = 0
+    for name, found in parts:
+        columns = [found] if not isinstance(found, list) else _coded(table[name], found)
+        for column in columns:
+            x[:, place] = column
+            place += 1
+    return x, names
 
 
-def _held_out(sites: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
+def _part(path: str, name: str, cells: Sequence[str]) -> NDArray[np.float64] | list[str]:
+    """Return the numbers that a column of inputs holds, or the words that it is made of."""
+    empty = next((i for i, cell in enumerate(cells, 1) if cell.strip() in ("", "nan")), None)
+    if empty:
+        raise _empty(path, name, empty)
+    numbers = _numbers(path, name, cells)
+    if numbers is not None:
+        return numbers
+    words = sorted(set(cells))
+    if len(words) > MOST_WORDS:
+        raise DataError(
+            f"{path}: column {name!r} must hold numbers, or at most {MOST_WORDS} words, found "
+            f"{len(words):,} words, {shown(words[0])} the first. Leave it out, or code it."
+        )
+    return words
+
+
+def _coded(cells: Sequence[str], words: Sequence[str]) -> Iterator[NDArray[np.bool_]]:
+    """Yield, for each word, where a column holds it."""
+    place = {word: i for i, word in enumerate(words)}
+    at = np.array([place[cell] for cell in cells])
+    return (at == i for i in range(len(words)))
+
+
+def grouped(owners: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield each owner and the places of its records, in order, however many there are."""
+    order = np.argsort(owners, kind="stable")
+    every, starts = np.unique(owners[order], return_index=True)
+    yield from zip(every.tolist(), np.split(order, starts[1:]), strict=True)
+
+
+def _held_out(path: str, sites: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
     """Say which records are for testing: this share of each site, the first of a fixed shuffle."""
     test = np.zeros(len(sites), dtype=np.bool_)
-    for site in range(int(sites.max()) + 1):
-        mine = np.flatnonzero(sites == site)
+    for site, mine in grouped(sites):
         count = min(len(mine) - 1, max(1, round(share * len(mine))))
-        test[rng(0, "test", site).permutation(mine)[:count]] = True
+        if count:
+            test[rng(0, "test", site).permutation(mine)[:count]] = True
     if not test.any():
         raise DataError(
-            "data: some site must have two records, one of them for testing, found none."
+            f"{path}: some site must have two records, one of them for testing, found none."
         )
     return test
 
@@ -231,13 +259,14 @@ def _by_site(arrays: Arrays) -> Arrays:
             "Name the column of a table as data.site."
         )
     out = {part: arrays[part].astype(np.float64) for part in ("x_train", "x_test")}
-    for site in np.unique(arrays["site_train"]):
-        mine = out["x_train"][arrays["site_train"] == site]
-        mean, spread = mine.mean(axis=0), mine.std(axis=0)
+    tested = dict(grouped(arrays["site_test"]))
+    for site, mine in grouped(arrays["site_train"]):
+        held = out["x_train"][mine]
+        mean, spread = held.mean(axis=0), held.std(axis=0)
         spread[spread < 1e-9 * (1 + np.abs(mean))] = 1.0  # a column that does not vary here
-        for part in ("train", "test"):
-            rows = arrays[f"site_{part}"] == site
-            out[f"x_{part}"][rows] = (out[f"x_{part}"][rows] - mean) / spread
+        for part, rows in (("x_train", mine), ("x_test", tested.get(site))):
+            if rows is not None:
+                out[part][rows] = (out[part][rows] - mean) / spread
     return arrays | {part: x.astype(np.float32) for part, x in out.items()}
 
 

@@ -37,7 +37,7 @@ class Training:
     rounds: Whole = setting(10, help="rounds of the federation, T", at_least=1, at_most=100_000)
     local_epochs: Whole = setting(
         0,
-        help="passes over a client's images per round; or give local_steps",
+        help="passes over a client's records per round; or give local_steps",
         at_least=0,
         at_most=10_000,
     )
@@ -46,7 +46,7 @@ class Training:
     )
     batch_size: Whole = setting(
         32,
-        help="images per mini-batch; a client with fewer takes all it has",
+        help="records per mini-batch; a client with fewer takes all it has",
         at_least=1,
         at_most=1_000_000,
     )
@@ -65,7 +65,7 @@ class Training:
     )
     weighting: str = setting(
         "uniform",
-        help="how the server weighs clients: all the same, or by number of images; no true (ε, δ) "
+        help="how the server weighs clients: all the same, or by number of records; no true (ε, δ) "
         "is known for sums weighted by size",
         options=WEIGHTINGS,
         search=False,
@@ -73,7 +73,7 @@ class Training:
 
     evaluate_every: int = setting(
         1,
-        help="judge the model on the test images after every nth round, and after the last",
+        help="judge the model on the test records after every nth round, and after the last",
         at_least=1,
         at_most=100_000,
         search=False,

@@ -9,12 +9,14 @@ from fedpareto.mechanisms.capabilities import (
     LimitsSummands,
     Linked,
     NeedsEveryone,
+    StatesLoss,
     ThinsOut,
     adds_noise,
     hides_updates,
     links_of,
     needs_everyone,
     noise_comes_last,
+    states_loss,
     thins_out,
 )
 from fedpareto.mechanisms.chain import Chain
@@ -49,6 +51,7 @@ __all__ = [
     "Quantization",
     "Randomization",
     "Sparsification",
+    "StatesLoss",
     "ThinsOut",
     "Unprotected",
     "Upload",
@@ -57,5 +60,6 @@ __all__ = [
     "links_of",
     "needs_everyone",
     "noise_comes_last",
+    "states_loss",
     "thins_out",
 ]

@@ -9,6 +9,7 @@ from fedpareto.mechanisms.base import Mechanism, Upload
 from fedpareto.mechanisms.none import Unprotected
 
 if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     from torch import Tensor
 
 
@@ -23,6 +24,24 @@ class AddsGaussian(Protocol):
         `participants` came instead, each multiplies its noise by `contract.share_of_noise`. An
         attribute `of = "parameters"` says that it hides the client's parameters, and not its
         update: then a client left out still moves what is sent.
+        """
+
+
+@runtime_checkable
+class StatesLoss(Protocol):
+    """It hides an upload by other than Gaussian noise, and says how well, from which ε follows.
+
+    It must stand alone: in a chain nothing is promised of it.
+    """
+
+    def privacy_loss(
+        self, values: Mapping[str, float], replace: bool
+    ) -> PrivacyLossDistribution | None:
+        """Return the privacy loss of one client's upload in one round; None if nothing is promised.
+
+        values holds the settings of one point, and `cohort`, the clients expected in a round. The
+        loss must be pessimistic and hold for whatever a client sends, beside an update of zero or,
+        with replace, beside that of any other.
         """
 
 
@@ -93,6 +112,11 @@ def adds_noise(mechanism: Mechanism) -> bool:
     return any(isinstance(link, AddsGaussian) for link in links_of(mechanism))
 
 
+def states_loss(mechanism: Mechanism) -> StatesLoss | None:
+    """Return the mechanism as one that states its privacy loss; None where it does not."""
+    return mechanism if isinstance(mechanism, StatesLoss) and not adds_noise(mechanism) else None
+
+
 def noise_comes_last(mechanism: Mechanism) -> bool:
     """Say whether uploads are sent as they are once noise is added, by one link alone.
 
@@ -106,11 +130,14 @@ def noise_comes_last(mechanism: Mechanism) -> bool:
 def hides_updates(mechanism: Mechanism) -> bool:
     """Say whether noise hides the update; if not, an update of zero is not sent as zero.
 
-    It is not where the noise, or a link before it, works on parameters.
+    It is not where the noise, or a link before it, works on parameters, nor where a link before it
+    adds noise of its own.
     """
     links = links_of(mechanism)
     noisy = [place for place, link in enumerate(links, 1) if isinstance(link, AddsGaussian)]
     before = links[: max(noisy, default=0)]
+    if any(isinstance(link, StatesLoss) for link in before):
+        return False
     return all(getattr(link, "of", "update") == "update" for link in before)
 
 

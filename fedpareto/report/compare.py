@@ -21,7 +21,7 @@ from fedpareto.privacy import VIEWS
 from fedpareto.problem import Judge, Limit, Objective, feasible
 from fedpareto.report.volumes import growth
 from fedpareto.space import FloatArray
-from fedpareto.store import Store
+from fedpareto.store import Audit, Store, last_of
 from fedpareto.trials import Trial, along
 
 
@@ -50,6 +50,8 @@ class Group:
     of: NDArray[np.int64] = field(repr=False)  # [n], index into trials
     rounds: NDArray[np.int64] = field(repr=False)  # [n], after how many rounds; 0 for the end
     trials: tuple[tuple[int, Trial], ...] = field(repr=False)  # seed and trial
+    # the last of each attack on each point, with the seed of the study
+    audits: tuple[tuple[int, Audit], ...] = field(default=(), repr=False)
 
     @property
     def last(self) -> tuple[float, float]:
@@ -172,6 +174,7 @@ class _Seen:
     objectives: tuple[Objective, ...]
     limits: tuple[Limit, ...]
     trials: list[Trial]
+    audits: list[Audit]
 
     @property
     def key(self) -> str:
@@ -239,7 +242,7 @@ def _read(path: Path) -> _Seen:
         if identity.get("privacy", {}).get("private_data"):
             store.check_noise()
         trials = [t for t in store.trials() if t.state != "pending"]
-        name = store.name
+        name, audits = store.name, last_of(store.audits())
     if not _from_file(identity):
         raise SettingError(
             f"compare: {database} must be of a study that was read from a file, found one made in "
@@ -251,7 +254,7 @@ def _read(path: Path) -> _Seen:
         )
     objectives = tuple(map(_objective, identity["objectives"]))
     limits = tuple(Limit(**table) for table in identity.get("limits", []))
-    return _Seen(name, identity, objectives, limits, trials)
+    return _Seen(name, identity, objectives, limits, trials, audits)
 
 
 def _from_file(identity: Mapping[str, Any]) -> bool:
@@ -313,4 +316,5 @@ def _group(members: Sequence[_Seen], corner: FloatArray) -> Group:
         of[holds],
         rounds[holds],
         tuple((m.seed, trial) for m in members for trial in m.trials),
+        tuple((m.seed, a) for m in members for a in m.audits),
     )

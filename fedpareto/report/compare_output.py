@@ -12,6 +12,7 @@ from rich.table import Table
 
 from fedpareto.front import share_of_box
 from fedpareto.report.compare import Comparison, Group
+from fedpareto.report.compare_audits import audits_data
 from fedpareto.report.figures import save, words
 from fedpareto.report.text import as_cell
 
@@ -55,6 +56,7 @@ def _group_data(g: Group, reference: Mapping[str, float]) -> dict[str, Any]:
         "share": share if math.isfinite(share) else None,
         "curve": g.curves.mean(0).tolist(),
         "front": [dict(zip(reference, map(float, row), strict=True)) for row in g.front],
+        "audits": audits_data(g),
     }
 
 

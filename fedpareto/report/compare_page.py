@@ -15,6 +15,7 @@ import numpy as np
 from fedpareto.files import starts_as, write_whole
 from fedpareto.front import nondominated
 from fedpareto.report.compare import Comparison, Group
+from fedpareto.report.compare_audits import audits_section
 from fedpareto.report.compare_limits import best_sections, ends_section, heading
 from fedpareto.report.compare_output import HEADINGS, comparison_rows
 from fedpareto.report.paper import Html, bullets, paragraph, section, sheet, table
@@ -40,6 +41,7 @@ def comparison_page(found: Comparison) -> str:
         _hypervolume(found),
         _fronts(found),
         *best_sections(found),
+        *audits_section(found),
         ends_section(found),
         _differences(found),
     ]

@@ -29,7 +29,7 @@ from fedpareto.report.paper import (
     sheet,
     table,
 )
-from fedpareto.report.points import View, by_budget, split_table
+from fedpareto.report.points import Deals, View, by_budget, split_table
 from fedpareto.report.privacy import (
     NO_SPLIT,
     epsilon_heading,
@@ -142,8 +142,10 @@ def _data(seen: View) -> Html:
         return section("Data", paragraph("A problem given in Python; it names no data."))
     split = split_table(seen)
     held = ""
-    if split is not None:
-        held = f" {int(split.sum()):,} training examples of {split.shape[1]} classes."
+    problem = seen.study.problem
+    if split is not None and isinstance(problem, Deals):
+        held = f" {problem.examples:,} training examples"
+        held += f" of {split.shape[1]} classes." if split.shape[1] > 1 else "."
     dealt = data["split"]
     if dealt in ("dirichlet", "unequal"):
         dealt += f" (alpha {data['alpha']:g})"

@@ -13,7 +13,7 @@ import numpy as np
 from fedpareto.errors import MissingPackage, SettingError
 from fedpareto.files import starts_as, write_whole
 from fedpareto.report.choose import Point, aim_of
-from fedpareto.report.points import View, by_budget, split_table
+from fedpareto.report.points import Deals, View, by_budget, split_table
 from fedpareto.report.text import column, share_text
 from fedpareto.words import short, visible_lines
 
@@ -96,7 +96,8 @@ def save(draw: Callable[[Axes, Any], None], seen: Any, path: Path) -> Path:
         axes.grid(alpha=0.25)
         draw(axes, seen)
         # without the date, the same study gives the same file
-        metadata = {"Date": None} if kind == "svg" else {"Software": "fedpareto"}
+        words = {"Date": None, "Creator": "fedpareto"}
+        metadata = words if kind == "svg" else {"Software": "fedpareto"}
         drawn = io.BytesIO()
         with warnings.catch_warnings():
             # a letter that the font lacks is drawn as a box
@@ -267,9 +268,12 @@ def draw_hypervolume(axes: Axes, seen: View) -> None:
 
 
 def draw_split(axes: Axes, seen: View) -> None:
-    """Draw how many images of each class the clients hold, at most fifty clients."""
+    """Draw how many records of each class the clients hold, at most fifty clients."""
     table = split_table(seen)
+    problem = seen.study.problem
     assert table is not None
+    assert isinstance(problem, Deals)
+    clients = problem.data.clients
     shown = table[:MOST_CLIENTS]
     below = np.zeros(len(shown))
     for c in range(table.shape[1]):
@@ -283,10 +287,10 @@ def draw_split(axes: Axes, seen: View) -> None:
         )
         below = below + shown[:, c]
     label = "client"
-    if len(shown) < len(table):
-        label = f"client (the first {len(shown)} of {len(table):,})"
+    if len(shown) < clients:
+        label = f"client (the first {len(shown)} of {clients:,})"
     axes.set_xlabel(label)
-    axes.set_ylabel("training images")
+    axes.set_ylabel("training records")
     axes.set_title("who holds what, by class, in the first repeat", loc="left", fontsize=12)
     if table.shape[1] <= len(CLASSES):
         axes.legend(frameon=False, fontsize=8, ncols=1, loc="center left", bbox_to_anchor=(1, 0.5))

@@ -71,6 +71,7 @@ function refresh() {
   showCost(i);
   drawClients(i);
   showSettings(i);
+  showAudits(i);
 }
 
 function options(select, groups, chosen, say) {
@@ -235,6 +236,7 @@ function wire() {
     refresh();
     byId("front-card").scrollIntoView();
   });
+  byId("audits-every")?.addEventListener("change", () => showAudits(state.shown));
   byId("unpick").addEventListener("click", () => choose(null));
   byId("more").addEventListener("click", () => { state.more = true; drawTable(); paintTable(); cue(); });
   wireWords();

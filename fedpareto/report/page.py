@@ -20,7 +20,7 @@ from fedpareto.privacy import VIEWS, rounded_up
 from fedpareto.problem import Limit, is_private
 from fedpareto.report.against import against
 from fedpareto.report.against import as_data as baselines
-from fedpareto.report.audits import panel
+from fedpareto.report.audit_panel import panel
 from fedpareto.report.caveats import covered
 from fedpareto.report.choose import Point, aim_of
 from fedpareto.report.figures import MOST_CLIENTS
@@ -28,7 +28,7 @@ from fedpareto.report.glossary import WORDS
 from fedpareto.report.importance import FEWEST
 from fedpareto.report.importance import as_data as importance
 from fedpareto.report.paper import safe
-from fedpareto.report.points import View, split_table
+from fedpareto.report.points import Deals, View, split_table
 from fedpareto.report.privacy import (
     ABOVE,
     NO_SPLIT,
@@ -83,6 +83,7 @@ def as_json(data: Mapping[str, Any]) -> str:
 
 def page_data(seen: View) -> dict[str, Any]:
     """Return everything the page shows, as plain data."""
+    problem = seen.study.problem
     split = split_table(seen)
     packages = ", ".join(
         f"{name} {found}" if found else f"no {name}" for name, found in package_versions().items()
@@ -128,8 +129,8 @@ def page_data(seen: View) -> dict[str, Any]:
         "against": against(seen),
         "price": search_price(seen),
         "split": None if split is None else split[:MOST_CLIENTS].tolist(),
-        "clients": None if split is None else len(split),
-        "noSplit": NO_SPLIT if is_private(seen.study.problem) else "",
+        "clients": None if split is None else _clients(seen),
+        "noSplit": NO_SPLIT if is_private(problem) else "",
         "file": to_toml(seen.study.description) if seen.study.description else "",
         "template": _template(seen),
         "studyFile": seen.study.path.name if seen.study.path else "study.toml",
@@ -149,6 +150,12 @@ def _explained(seen: View) -> dict[str, Any]:
         "importance": importance(seen),
         "fewest": FEWEST,
     }
+
+
+def _clients(seen: View) -> int | None:
+    """Return how many clients data are dealt to; None where they are not dealt."""
+    problem = seen.study.problem
+    return problem.data.clients if isinstance(problem, Deals) else None
 
 
 def _limits(seen: View) -> list[dict[str, Any]]:

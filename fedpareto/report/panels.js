@@ -31,6 +31,20 @@ function repeatsApart(i, name) {
   return apart ? ` ± ${Number(apart.toPrecision(2))}` : "";
 }
 
+// What attacks found of a point: its rows alone, unless every point's are asked for.
+function showAudits(i) {
+  const card = byId("audits");
+  if (!card) return;
+  const marked = [...card.querySelectorAll("[data-at]")];
+  const attacked = marked.some((part) => Number(part.dataset.at) === i);
+  for (const part of attacked ? marked : []) {
+    const mine = Number(part.dataset.at) === i;
+    (part.closest("tr") ?? part).classList.toggle("mine", mine);
+  }
+  card.classList.toggle("one", attacked && !byId("audits-every").checked);
+  byId("audits-none").hidden = attacked;
+}
+
 function showChoice(i, why) {
   const picked = state.picked !== null;
   write(byId("choice-title"), picked ? "Your pick" : "Recommended");

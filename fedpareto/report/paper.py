@@ -9,6 +9,8 @@ from typing import Any
 
 from fedpareto.words import visible_lines
 
+LONG = 40  # lines
+
 
 class Html(str):
     """Text that is html already."""
@@ -92,7 +94,8 @@ def cell(value: Any, below: Any = "", best: bool = False) -> Html:
 
 def preformatted(text: str) -> Html:
     """Return text whose spaces and line breaks are kept."""
-    return Html(f"<pre>{safe(text)}</pre>\n")
+    kind = ' class="long"' if text.count("\n") > LONG else ""  # printed in two columns
+    return Html(f"<pre{kind}>{safe(text)}</pre>\n")
 
 
 def code(text: str) -> Html:

@@ -53,6 +53,10 @@ class Deals(Protocol):
     @property
     def data(self) -> Dealt: ...
 
+    @property
+    def examples(self) -> int:
+        """How many records there are for training, of all clients."""
+
     def split_table(self, seed: int) -> NDArray[np.int64]:
         """Return how many training examples of each class each client holds in a repeat, [K,C]."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import tomlkit
 
 import fedpareto
 from fedpareto.errors import SettingError
-from fedpareto.files import folder_of_examples, write_whole
+from fedpareto.files import check_output, folder_of_examples, write_whole
 from fedpareto.loop import database
 from fedpareto.reproduce.experiment import Comparison, Experiment, Found, Part, Rows, verdict_of
 from fedpareto.reproduce.figure import write_figure
@@ -51,8 +52,32 @@ def write_study(part: Part, scale: str, folder: Path) -> Path:
             table = table[int(section) if section.isdigit() else section]
         table[last] = value
     path = folder / f"{part.name}.toml"
-    write_whole(path, tomlkit.dumps(document).encode())
+    text = tomlkit.dumps(document)
+    _check_same(path, text)
+    write_whole(path, text.encode())
     return path
+
+
+def _check_same(path: Path, text: str) -> None:
+    """Refuse to write over a study file that says something else: someone may have changed it."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except ValueError:
+        found = {}
+    if found != tomllib.loads(text):
+        raise SettingError(
+            f"--output: {path} must be the study file that is written there, found another, which "
+            "would be lost. Move it away, or name another folder."
+        )
+
+
+def _check_outputs(experiments: Sequence[Experiment], folder: Path) -> None:
+    """Refuse a folder in which files of other kinds lie where figures and numbers go."""
+    for experiment in experiments:
+        for kind, end in (("picture", "png"), ("result", "json")):
+            check_output(folder / f"{experiment.name}.{end}", kind, {})
 
 
 def study_of(part: Part, scale: str, folder: Path) -> Study:
@@ -63,6 +88,7 @@ def study_of(part: Part, scale: str, folder: Path) -> Study:
 def work_of(experiments: Sequence[Experiment], scale: str, folder: Path) -> list[Work]:
     """Write the study files of experiments, each once, and say what there is to train."""
     folder.mkdir(parents=True, exist_ok=True)
+    _check_outputs(experiments, folder)
     parts = {p.name: p for e in experiments for p in e.at(scale)}
     return [Work(write_study(p, scale, folder), p.seconds.get(scale, 1.0)) for p in parts.values()]
 

@@ -57,6 +57,20 @@ def last_of(audits: Sequence[Audit]) -> list[Audit]:
     return list(found.values())
 
 
+def number(measures: Mapping[str, Any], name: str) -> float | None:
+    """Return a number that an attack found; None where there is none, or something else.
+
+    An attack of the user's own may call what it finds as it likes, and so may who edits a row.
+    """
+    found = measures.get(name)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    try:
+        return float(found)
+    except OverflowError:  # a whole number that no float can hold
+        return None
+
+
 def finite(value: Any) -> Any:
     """Return plain data with None for every number that is not finite."""
     if isinstance(value, Mapping):

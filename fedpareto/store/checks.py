@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 import sqlite3
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +15,11 @@ from typing import Any
 from fedpareto.contract import VIEWS
 from fedpareto.errors import DamagedStore
 from fedpareto.store.schema import MIGRATIONS, TABLES, columns_in, columns_of
+from fedpareto.trials import MOST_REPEATS
 
 PNG = b"\x89PNG\r\n\x1a\n"
 STATES = ("pending", "done", "failed", "stopped")  # the last by older versions
+LARGEST = sys.float_info.max  # JSON knows whole numbers that no float can hold
 KEYS = dict.fromkeys(TABLES, "rowid") | {"trials": "number"}
 BASELINES = ("trivial", "unprotected")
 Row = Mapping[str, Any]
@@ -150,12 +152,8 @@ def _counted(repeats: Iterable[Row]) -> dict[object, int]:
 
 def damage_of(table: str, row: Row, trained: int | None = None) -> Damage | None:
     """Return what is wrong with a row, if something is; trained counts a trial's trainings."""
-    if row["checksum"] is not None:
-        values = [row[c] for c in _summed(table)]
-        if table == "trials":
-            values.append(None if row["state"] == "pending" else trained)
-        if row["checksum"] == checksum(table, *values):
-            return None
+    if vouched(table, row, trained):
+        return None
     for column, kind in KINDS[table].items():
         if not kind.holds(row[column]):
             what = f"must be {kind.words}, found {shown(row[column])}"
@@ -166,6 +164,16 @@ def damage_of(table: str, row: Row, trained: int | None = None) -> Damage | None
     if table == "trials" and row["state"] != "pending":
         words += f" and of its {trained} trainings"
     return Damage(table, row["key"], "checksum", f"{words}, found {shown(row['checksum'])}")
+
+
+def vouched(table: str, row: Row, trained: int | None = None) -> bool:
+    """Say whether a row has a checksum that is right."""
+    if row["checksum"] is None:
+        return False
+    values = [row[c] for c in _summed(table)]
+    if table == "trials":
+        values.append(None if row["state"] == "pending" else trained)
+    return bool(row["checksum"] == checksum(table, *values))
 
 
 def _unfinished(row: Row) -> Damage | None:
@@ -251,12 +259,16 @@ def _count(value: object) -> bool:
     return isinstance(value, int) and 0 <= value < 2**62
 
 
+def _repeats(value: object) -> bool:
+    return isinstance(value, int) and 0 < value <= MOST_REPEATS
+
+
 def _picture(value: object) -> bool:
     return value is None or (isinstance(value, bytes) and value.startswith(PNG))
 
 
 def _seconds(value: object) -> bool:
-    return isinstance(value, (int, float)) and 0 <= value < math.inf
+    return isinstance(value, (int, float)) and 0 <= value < LARGEST
 
 
 def _number(value: object) -> bool:
@@ -265,7 +277,7 @@ def _number(value: object) -> bool:
         return True
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    return abs(value) < math.inf
+    return abs(value) <= LARGEST
 
 
 def _json(inner: Callable[[Any], bool]) -> Callable[[object], bool]:
@@ -321,7 +333,7 @@ KINDS = {
     "study": {
         "name": TEXT,
         "identity": TABLE,
-        "repeats": COUNT,
+        "repeats": Kind(f"a whole number from 1 to {MOST_REPEATS:,}", _repeats),
         "secret": OPEN_TEXT,
     },
     "trials": {

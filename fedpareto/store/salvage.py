@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +11,11 @@ from pathlib import Path
 
 from fedpareto.errors import LockedStore, StoreError
 from fedpareto.store.access import connected, copied, take_lock
-from fedpareto.store.checks import Damage, Row, damage_of, rows_of, shown
+from fedpareto.store.checks import Damage, Row, damage_of, rows_of, shown, vouched
 from fedpareto.store.making import new_database
 from fedpareto.store.schema import MIGRATIONS, TABLES, columns_in, columns_of, unlike_ours
 
-FARTHEST = 5000  # rows that are tried beyond the last one read, where none can say how many
+FARTHEST = 5000  # rows that are tried beyond the last one read; where the next is, none can say
 PAGE = 4096  # bytes; SQLite's usual, which every database of ours has
 
 
@@ -34,7 +35,14 @@ class Salvaged:
 
     def trainings(self, trial: int) -> list[Row]:
         """Return the trainings of a trial that are left, in order."""
-        return [row for (number, _), row in sorted(self.repeats.items()) if number == trial]
+        return self._by_trial.get(trial, [])
+
+    @functools.cached_property
+    def _by_trial(self) -> dict[int, list[Row]]:
+        found: dict[int, list[Row]] = {}
+        for (trial, _), row in sorted(self.repeats.items()):
+            found.setdefault(trial, []).append(row)
+        return found
 
 
 @contextlib.contextmanager
@@ -129,19 +137,18 @@ def _readable(db: sqlite3.Connection, table: str, lost: list[Damage]) -> list[Ro
     rows: list[Row] = []
     last: int | None = None
     end = _last_row(db, table)
+    failed = 0  # rows, one after the other
     while True:
         try:
             for row in rows_of(db, table, last):
                 if last is not None and row["key"] <= last:
                     raise sqlite3.DatabaseError("rows out of order")
                 rows.append(row)
-                last = row["key"]
+                last, failed = row["key"], 0
             return rows
         except sqlite3.DatabaseError as error:
-            last = -1 if last is None else last + 1
-            if end is None:
-                end = last + FARTHEST
-            if last > end:
+            last, failed = -1 if last is None else last + 1, failed + 1
+            if failed > FARTHEST or (end is not None and last > end):
                 return rows
             if not lost or (lost[-1].table, lost[-1].what) != (table, str(error)):
                 lost.append(Damage(table, last, "all", str(error)))
@@ -187,15 +194,16 @@ def _holding(
 ) -> Iterator[Row]:
     """Yield the rows that are as they were written, with any of these numbers of trainings."""
     for row in rows:
-        damages = [damage_of(table, row, n) for n in counts]
-        if None in damages:
+        if any(vouched(table, row, n) for n in counts):
             yield row
+        elif damage := damage_of(table, row, counts[-1]):
+            lost.append(damage)
         else:
-            lost.extend(d for d in damages[-1:] if d)
+            yield row
 
 
 def _trained(row: Row, most: int) -> int | None:
     """Return how many trainings a finished trial's checksum says it had."""
     if row["checksum"] is None or row["state"] == "pending":
         return None
-    return next(n for n in range(most + 1) if damage_of("trials", row, n) is None)
+    return next(n for n in range(most + 1) if vouched("trials", row, n))

@@ -12,6 +12,7 @@ from fedpareto.errors import Fault, SettingError, StudyError, did_you_mean
 from fedpareto.federation import Data, Federation, is_unseen
 from fedpareto.federation.data import OWN
 from fedpareto.federation.measures import WORST
+from fedpareto.files import MOST_OF_A_STUDY
 from fedpareto.optimizers import StartsAround
 from fedpareto.problem import Judge
 from fedpareto.settings import check_source, import_from, is_own, named, searched
@@ -24,7 +25,6 @@ from fedpareto.study.study import Study, encrypted
 from fedpareto.study.table import plain, read, refuse_unknown
 from fedpareto.study.unseen import names_own
 
-MOST = 2**20  # bytes of a study file: more is no study, and would be read for ever
 PARTS = 50  # of a dotted key
 
 
@@ -68,9 +68,9 @@ def parsed(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the text of a file, and what it says as TOML."""
     try:
         with path.open("rb") as file:
-            content = file.read(MOST + 1)
-        if len(content) > MOST:
-            fault = Fault("file", f"must be of at most {MOST} bytes, found more.")
+            content = file.read(MOST_OF_A_STUDY + 1)
+        if len(content) > MOST_OF_A_STUDY:
+            fault = Fault("file", f"must be of at most {MOST_OF_A_STUDY} bytes, found more.")
             raise StudyError(str(path), [fault])
         text = content.decode()
         if longest_key(text) > PARTS:

@@ -10,6 +10,7 @@ from fedpareto.mechanisms import MECHANISMS
 from fedpareto.optimizers import OPTIMIZERS
 from fedpareto.privacy import Privacy
 from fedpareto.settings import setting
+from fedpareto.trials import MOST_REPEATS
 
 UNLIKE = 5  # federations in a block where some train longer than others, which have to wait
 
@@ -39,7 +40,7 @@ class Head:
         1,
         help="how often each trial is trained, each time with its own seed",
         at_least=1,
-        at_most=10_000,
+        at_most=MOST_REPEATS,
         search=False,
     )
     block: int = setting(

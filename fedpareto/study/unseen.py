@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fedpareto.errors import Fault
 from fedpareto.federation import Unseen
-from fedpareto.settings import is_own, numbered
+from fedpareto.federation.measures import WORST
+from fedpareto.settings import check_source, import_from, is_own, numbered
 from fedpareto.space import Choice, Float, Integer
 from fedpareto.study.sections import FAMILIES
 from fedpareto.study.table import RANGES
@@ -17,6 +19,13 @@ from fedpareto.study.table import RANGES
 def names_own(table: Mapping[str, Any]) -> bool:
     """Say whether a study file names code of the user's own."""
     return any(map(is_own, _names(table)))
+
+
+def check_sources(table: Mapping[str, Any], folder: Path) -> None:
+    """Refuse a study file that could not name its code from this folder; nothing is imported."""
+    import_from(folder)
+    for name in filter(is_own, _names(table)):
+        check_source(name.removesuffix(WORST), folder)
 
 
 def _names(table: Mapping[str, Any]) -> list[Any]:
@@ -28,9 +37,10 @@ def _names(table: Mapping[str, Any]) -> list[Any]:
         found += [table.get("name") for table in links if isinstance(table, dict)]
     found.append(tables.get("training", {}).get("loss"))
     found.append(tables.get("data", {}).get("split"))
-    objectives = tables.get("objectives", {})
-    measures = [t.get("measure") for t in objectives.values() if isinstance(t, dict)]
-    return [*found, *objectives, *measures]
+    for section in ("objectives", "limits"):
+        for name, judge in tables.get(section, {}).items():
+            found.append(judge.get("measure", name) if isinstance(judge, dict) else name)
+    return found
 
 
 def unseen(section: Mapping[str, Any], stored: Any, where: str, faults: list[Fault]) -> Any:

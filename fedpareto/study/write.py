@@ -19,6 +19,7 @@ from fedpareto.space import Variable
 from fedpareto.study.read import built, parsed
 from fedpareto.study.study import Study
 from fedpareto.study.table import plain
+from fedpareto.study.unseen import check_sources, names_own
 from fedpareto.words import visible_lines
 
 
@@ -60,11 +61,18 @@ def write_section(path: Path, name: str, values: Mapping[str, Any]) -> None:
 
 
 def write_study(path: Path, text: str) -> None:
-    """Write a study file that can be read as a study."""
+    """Write a study file that can be read as a study.
+
+    Code of the user's own is looked for where the file will lie, and not run.
+    """
 
     def check(found: bytes) -> None:
         faults: list[Fault] = []
-        if built(tomllib.loads(found.decode()), path, faults) is None:
+        table = tomllib.loads(found.decode())
+        stored = table if names_own(table) else None
+        if stored is not None:
+            check_sources(table, path.parent)
+        if built(table, path, faults, stored) is None:
             raise StudyError(str(path), faults)
 
     write_whole(path, text.encode(), check)

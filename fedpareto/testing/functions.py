@@ -65,9 +65,15 @@ def nothing(problem: Problem) -> History:
 
 def step(problem: Problem, optimizer: Optimizer, history: History, seed: int) -> History:
     """Propose one batch, measure it, and return the longer history."""
-    x = problem.space.snap(optimizer.propose(problem, history, optimizer.batch, seed))
-    measured = problem.measure(problem.space.decode(x), [seed] * len(x))
-    judged = np.stack([measured[o.measure] for o in judges(problem)], axis=1)
+    proposed = optimizer.propose(problem, history, optimizer.batch, seed)
+    return measured(problem, history, proposed, seed)
+
+
+def measured(problem: Problem, history: History, proposed: FloatArray, seed: int) -> History:
+    """Measure the points of a proposal, and return the longer history."""
+    x = problem.space.snap(proposed)
+    found = problem.measure(problem.space.decode(x), [seed] * len(x))
+    judged = np.stack([found[o.measure] for o in judges(problem)], axis=1)
     y, limited = np.split(judged, [len(problem.objectives)], axis=1)
     return history.extend(x, y, limited=limited)
 

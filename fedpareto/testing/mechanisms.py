@@ -16,10 +16,12 @@ from fedpareto.mechanisms import (
     Upload,
     adds_noise,
     noise_comes_last,
+    states_loss,
 )
 from fedpareto.noise import Noise, stream
 from fedpareto.testing.functions import frozen, numbers_of
 from fedpareto.testing.sensitivity import check_noise, check_zero
+from fedpareto.testing.stated import check_loss
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,10 +74,13 @@ def _check_capabilities(
     mechanism: Mechanism, values: dict[str, Tensor], R: int, K: int, P: int, seed: int
 ) -> None:
     """Check each capability that the mechanism claims by having its methods."""
-    if not adds_noise(mechanism):
+    if not adds_noise(mechanism) and not states_loss(mechanism):
         check_zero(mechanism, values, R, K, P)
     elif noise_comes_last(mechanism):
         check_noise(mechanism, values, K, P, seed)
+    stated = states_loss(mechanism)
+    if stated is not None:
+        check_loss(mechanism, stated, values, float(K), seed)
     if isinstance(mechanism, ThinsOut):
         _check_connections(mechanism, values, R, P, seed)
     if isinstance(mechanism, KnowsCosts):

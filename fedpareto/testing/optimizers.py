@@ -14,7 +14,7 @@ from fedpareto.history import History
 from fedpareto.optimizers import ChoosesRepeats, Finishes, Optimizer, StartsAround
 from fedpareto.problem import Limit, Objective, Problem
 from fedpareto.space import Choice, Float, FloatArray, Integer, Space
-from fedpareto.testing.functions import Function, continuous, frozen, nothing, step
+from fedpareto.testing.functions import Function, continuous, frozen, measured, nothing
 
 
 def check_optimizer(optimizer: Optimizer, seed: int = 0) -> None:
@@ -26,14 +26,14 @@ def check_optimizer(optimizer: Optimizer, seed: int = 0) -> None:
     for name, problem in _awkward_problems().items():
         history = nothing(problem)
         for _ in range(3):
-            _check_proposal(name, optimizer, problem, history, seed)
-            _check_under_way(name, optimizer, problem, history, seed)
+            proposed = _check_proposal(name, optimizer, problem, history, seed)
+            _check_under_way(name, optimizer, problem, history, proposed, seed)
             if isinstance(optimizer, Finishes):
                 _check_finished(name, optimizer, problem, history, seed)
             if isinstance(optimizer, StartsAround):
                 _check_first(name, optimizer, problem, seed)
             before = history
-            history = step(problem, optimizer, history, seed)
+            history = measured(problem, history, proposed, seed)
             if isinstance(optimizer, ChoosesRepeats):
                 tried = _last_batch(history)
                 _check_repeats(name, optimizer, problem, before, tried)
@@ -42,7 +42,8 @@ def check_optimizer(optimizer: Optimizer, seed: int = 0) -> None:
 
 def _check_proposal(
     name: str, optimizer: Optimizer, problem: Problem, history: History, seed: int
-) -> None:
+) -> FloatArray:
+    """Check what is proposed, and return it."""
     with _left_alone(name, history):
         x = optimizer.propose(problem, history, optimizer.batch, seed)
         again = optimizer.propose(problem, history, optimizer.batch, seed)
@@ -52,6 +53,7 @@ def _check_proposal(
         f"{name}: points must lie in the unit cube, found {x.min()} to {x.max()}"
     )
     assert np.array_equal(x, again), f"{name}: same arguments must give the same points"
+    return x
 
 
 def _check_first(name: str, optimizer: StartsAround, problem: Problem, seed: int) -> None:
@@ -66,10 +68,15 @@ def _check_first(name: str, optimizer: StartsAround, problem: Problem, seed: int
 
 
 def _check_under_way(
-    name: str, optimizer: Optimizer, problem: Problem, history: History, seed: int
+    name: str,
+    optimizer: Optimizer,
+    problem: Problem,
+    history: History,
+    proposed: FloatArray,
+    seed: int,
 ) -> None:
     """Check a proposal while a batch is under way, of which only the points are known."""
-    points = problem.space.snap(optimizer.propose(problem, history, optimizer.batch, seed))
+    points = problem.space.snap(proposed)
     _check_proposal(name, optimizer, problem, replace(history, pending=points), seed + 1)
 
 

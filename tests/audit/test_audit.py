@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import time
 from dataclasses import dataclass, replace
 
 import pytest
@@ -35,6 +36,15 @@ class Same:
 
     def audit(self, points, view, seed):
         return [Finding({"number": self.number, "sigma": s.get("sigma")}) for s in points.settings]
+
+
+@dataclass(frozen=True)
+class Slow(Same):
+    """The same, which takes a while."""
+
+    def audit(self, points, view, seed):
+        time.sleep(0.2)
+        return Same.audit(self, points, view, seed)
 
 
 def dumped(path):
@@ -107,14 +117,30 @@ def test_within_a_time_less_is_tried(finished_study):
     problem = load_study(finished_study).problem
     points = [(i, {"learning_rate": 0.1, "sigma": 0.5, "clipping_norm": 1.0}) for i in range(25)]
     whole = plan(problem, points, {"same": Same(100)}, seconds=1000)
-    assert (whole.seconds, [len(j.points) for j in whole.jobs]) == (250.0, [20, 5])
+    assert (whole.seconds, [len(j.points) for j in whole.jobs]) == (pytest.approx(1000), [1, 20, 4])
+    assert {a.measures["number"] for a in audit(whole)} == {100}
+    assert plan(problem, points, {"same": Same(100)}).seconds == 250
     assert whole.without == {"same, secagg": "it looks at uploads", "same, release": "it looks at uploads"}
     short = plan(problem, points, {"same": Same(100)}, seconds=25)
     assert short.seconds == pytest.approx(25)
-    assert {a.measures["number"] for a in audit(short)} == {10}
+    assert [a.measures["number"] for a in audit(short)][:21] == pytest.approx([10] * 21, abs=1)  # a tenth of ten seconds each
     done = list(audit(short))
     assert plan(problem, points, {"same": Same(100)}, seconds=30, done=done).jobs == ()
-    assert len(plan(problem, points, {"same": Same(100)}, done=done).jobs) == 2  # in full it was not done
+    assert sum(len(j.points) for j in plan(problem, points, {"same": Same(100)}, done=done).jobs) >= 21  # in full it was not done
+    late = list(audit(plan(problem, points, {"slow": Slow(100)}, seconds=0.1)))
+    assert [a.trial for a in late] == [0]  # the first point comes first, and nothing begins when time is up
+
+
+def test_what_time_was_too_short_for_is_said_and_gone_on_with(finished_study, fedpareto, monkeypatch):
+    monkeypatch.setitem(ATTACKS, "slow", Slow)
+    points = len(json.loads(fedpareto("front", finished_study, "--json").out)["points"])
+    words = ("--attack", "slow", "--view", "server", "--seconds", "0.1", "--json")
+    first = fedpareto("audit", finished_study, *words)
+    assert f"time is up, {points - 1} attacks are left: the same command goes on with them" in first.err
+    for _ in range(2):
+        done = fedpareto("audit", finished_study, *words)
+    assert len(json.loads(done.out)["audits"]) == points
+    assert json.loads(first.out)["audits"][0] in json.loads(done.out)["audits"]
 
 
 def test_an_attack_of_ones_own_is_named_by_its_path(finished_study, fedpareto):
@@ -164,6 +190,46 @@ REFUSED = {
     ("--trial", "99"): "--trial: must be a trial that was measured, found 99. `fedpareto front` lists those on the front.",
     ("--trial", "0", "--front"): "audit: --trial must stand without --front, found both. Leave one out.",
 }
+
+
+WRONG_ATTACKS = {  # how an attack of one's own goes wrong → what is said
+    "def seconds(self, points, view): return float('nan')": "seconds must return a number of at least 0, not nan",
+    "def seconds(self, points, view): return 'long'": "TypeError",
+    "def seconds(self, points, view): return 99.0\n    def within(self, share): return None": "within must return an attack, not NoneType",
+    "def inapplicable(self, points, view): raise SystemExit(0)": "SystemExit: 0",
+    "def audit(self, points, view, seed): return []": "ValueError",
+    "def audit(self, points, view, seed): return None": "TypeError",
+    "def audit(self, points, view, seed): return [{'a': 1}] * len(points)": "AttributeError",
+    "def audit(self, points, view, seed): return [Finding({'a': object()})] * len(points)": "TypeError: Object of type object is not JSON serializable",
+    "def audit(self, points, view, seed): return [Finding(3)] * len(points)": "TypeError",
+    "def audit(self, points, view, seed): return [Finding({'a': 1}, b'GIF89a')] * len(points)": "TypeError: a picture must be the bytes of a PNG",
+    "def __post_init__(self): raise OSError('gone')": "OSError: gone",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_ATTACKS)
+def test_an_attack_of_ones_own_that_goes_wrong_is_named_and_nothing_of_it_is_kept(finished_study, fedpareto, wrong):
+    module = f"wrong_{abs(hash(wrong))}"
+    finished_study.with_name(f"{module}.py").write_text(f"""from dataclasses import dataclass
+from fedpareto.audit import Finding
+
+@dataclass(frozen=True)
+class Mine:
+    def inapplicable(self, points, view): return None
+    def seconds(self, points, view): return 0.0
+    def within(self, share): return self
+    def audit(self, points, view, seed): return [Finding({{"a": 1}})] * len(points)
+    {wrong}
+""")
+    before = finished_study.with_suffix(".db").read_bytes()
+    done = fedpareto("audit", finished_study, "--attack", f"{module}:Mine", "--view", "server", "--seconds", "1")
+    assert done.status == 2
+    last = done.err.splitlines()[-1]
+    assert last.startswith(f"error: audit: attack {module}:Mine must run to its end, found ")
+    assert WRONG_ATTACKS[wrong] in last
+    with Store.read(finished_study.with_suffix(".db")) as store:
+        assert store.audits() == []
+    assert len(before) == finished_study.with_suffix(".db").stat().st_size
 
 
 @pytest.mark.parametrize("words", REFUSED, ids=" ".join)

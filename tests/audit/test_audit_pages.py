@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from fedpareto import Store, load_study
-from fedpareto.report.audits import NO_PROOF, lines, panel
+from fedpareto.audit.words import sentence
+from fedpareto.report.audit_panel import panel
+from fedpareto.report.audits import NO_PROOF, lines
+from fedpareto.report.compare import compare
+from fedpareto.report.compare_page import comparison_page
 from fedpareto.report.evidence import evidence
 from fedpareto.report.points import view_of
 from fedpareto.store import Audit
@@ -62,9 +66,57 @@ def test_the_page_the_evidence_and_the_front_show_the_rows(audited, fedpareto, f
     assert set(re.findall(r"<li>(canary|noise|membership|inversion), (\w+): ", text)) == found
 
 
+def test_the_page_marks_what_is_of_each_point_and_keys_scroll_its_tables(audited):
+    study = load_study(audited)
+    with Store.read(audited.with_suffix(".db")) as store:
+        seen = view_of(study, store)
+    html = panel(seen)
+    marked = {int(place) for place in re.findall(r'<td data-at="(\d+)">', html)}
+    assert {id(seen.points[i]) for i in marked} == {id(p) for p in seen.front}
+    assert 'id="audits-every"' in html
+    assert html.count('class="scroll" tabindex="0"') == html.count('class="scroll"') > 2
+    for view in ("server", "secagg", "release"):
+        assert f"records, {view}" in html  # curves
+    assert "clients, release" in html
+
+
+def test_a_comparison_shows_the_most_that_attacks_found_of_each_study(audited, fedpareto, tmp_path):
+    done = fedpareto("compare", audited, "--json")
+    assert done.status == 0, done.err
+    (study,) = json.loads(done.out)["studies"]
+    kept = rows(audited)
+    shown = {(a["trial"], a["attack"], a["view"]): a["measures"] for a in study["audits"]}
+    assert shown == {(a.trial, a.attack, a.view): a.measures for a in kept}
+    html = comparison_page(compare([audited]))
+    assert "What an attacker really gets" in html
+    assert NO_PROOF in html
+    best = max((a for a in kept if "auc" in a.measures), key=lambda a: a.measures["auc"])
+    assert f"{best.measures['auc']:.3g} (trial {best.trial}, {best.view})" in html
+
+
+def test_an_attack_of_somebody_else_may_measure_what_it_likes(finished_study):
+    study = load_study(finished_study)
+    odd = {"epsilon": "much", "epsilon_hat": None, "auc": 0.7, "roc": [1, "x"], "psnr": True, "canaries": [], "alarm": [], "depth": 3}
+    with Store.write(finished_study.with_suffix(".db"), study.name, study.identity, study.repeats) as store:
+        point = view_of(study, store).front[0]
+        for i, measures in enumerate((odd, {"psnr": 12.0}, {"text": "<b>"}, {"depth": 3}, {"why": "x", "least": 0.1})):
+            store.add_audits([Audit(point.trial, point.settings, f"a:{i}", "server", 0, {}, measures, None, "0")])
+        seen = view_of(study, store)
+    html = panel(seen)
+    assert "<td>0.7</td>" in html
+    assert "12 dB" in html
+    text = lines(seen, point)
+    assert "a:0, server: records told with AUC 0.7" in text[0]
+    assert any("depth 3" in line for line in text)
+    for measures in (odd, {"psnr": 12.0}, {"epsilon_hat": 1.0}, {"auc": "x"}, {"strength": 1.0}):
+        assert sentence(measures)
+    assert "What an attacker really gets" in comparison_page(compare([finished_study]))
+
+
 def test_without_audits_nothing_is_shown(finished_study, fedpareto):
     (page, *_) = fedpareto("report", finished_study).out.splitlines()
     assert "What an attacker really gets" not in Path(page).read_text()
+    assert "What an attacker really gets" not in comparison_page(compare([finished_study]))
     assert all(p["audits"] == [] for p in json.loads(fedpareto("front", finished_study, "--json").out)["points"])
     assert "What attacks found" not in Path(fedpareto("report", finished_study, "--evidence").out.strip()).read_text()
 

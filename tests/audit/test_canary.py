@@ -14,7 +14,7 @@ from fedpareto import Chain, Data, Federation, Float, Mlp, Privacy, Randomizatio
 from fedpareto.audit import Canary, Points
 from fedpareto.audit.bounds import by_fit, counted, epsilon_of, normality
 from fedpareto.audit.sampled import Rounds
-from fedpareto.mechanisms import BatchCrypt, Quantization, Sparsification, Unprotected
+from fedpareto.mechanisms import BatchCrypt, Quantization, Sparsification
 from fedpareto.noise import Noise
 from fedpareto.privacy.loss import release_epsilon
 from fedpareto.testing import check_attack
@@ -184,21 +184,6 @@ def test_it_says_why_it_does_not_apply(one):
     by_size = replace(federation(1.0), training=replace(federation(1.0).training, weighting="size"))
     assert why(by_size, "secagg") == "no ε is stated: nothing bounds what one client adds to a sum"
     assert why(by_size) is None
-
-
-def test_noise_in_the_steps_of_a_client_is_not_what_canaries_replace():
-    from fedpareto.audit import Membership, WhiteBox
-    from fedpareto.federation import DpSgd
-
-    training = Training(0.1, rounds=2, local_steps=3, batch_size=8, sample_ratio=0.5, evaluate_every=2)
-    private = DpSgd(Float("record_noise_multiplier", 0.1, 5.0), 1.0)
-    problem = Federation(Data("digits", 4), Mlp((8,)), training, Unprotected(), (), local=private, privacy=Privacy(unit="record", target_delta=1e-5))
-    points = Points(problem, (0,), ({"record_noise_multiplier": 1.0},))
-    for attack in (Canary(), WhiteBox()):
-        assert "attack records by membership" in attack.inapplicable(points, "server")
-    assert Membership().inapplicable(points, "release") is None
-    (measures,) = (f.measures for f in Membership(16).audit(points, "release", 0))
-    assert 0.4 < measures["auc"] < 0.6
 
 
 def test_uploads_that_are_rounded_after_the_noise_are_counted(one):

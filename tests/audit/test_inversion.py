@@ -47,6 +47,13 @@ def test_of_several_images_neurons_show_some():
     assert several["lineup_chance"] == 4 / 200
 
 
+def test_sums_of_clients_with_one_image_each_show_images_until_noise_hides_them():
+    plain, noisy = (f.measures for f in Inversion(candidates=200, pictures=5).audit(points((0.0, 0.3), Mlp((200,))), "secagg", 0))
+    assert plain["psnr"] > 40  # of three clients in a round
+    assert noisy["psnr"] < noisy["psnr_of_mean"]
+    assert plain["lineup"] > plain["lineup_chance"]
+
+
 def test_rounded_uploads_are_attacked_as_they_are():
     coarse, fine = (found(points((None,), mechanism=Quantization(bits)))[0].measures["psnr"] for bits in (2, 8))
     assert coarse < fine
@@ -94,8 +101,10 @@ def test_rows_of_numbers_have_no_picture(tmp_path):
 def test_it_says_why_it_does_not_apply():
     why = Inversion().inapplicable
     assert why(points((0.0,), private=True), "server") == "data are private: a training for an attack would cost privacy that is counted nowhere"
-    assert why(points((0.0,)), "release") == "it rebuilds what one client sent, which the server alone sees"
-    assert "ciphertexts" in why(points((0.0,), mechanism=Chain((Randomization(SIGMA, 1.0), BatchCrypt()))), "server")
+    assert why(points((0.0,)), "release") == "what a model moved by is the sum of a round, divided by a number: see secagg"
+    encrypted = points((0.0,), mechanism=Chain((Randomization(SIGMA, 1.0), BatchCrypt())))
+    assert "ciphertexts" in why(encrypted, "server")
+    assert why(encrypted, "secagg") is None
 
 
 def test_it_holds_what_an_attack_must():

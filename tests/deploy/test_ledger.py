@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,26 @@ def test_what_is_not_there_or_no_ledger_is_named(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     with pytest.raises(LedgerError, match="must begin with a header, found 0 bytes"):
         ledger.read(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("place", ["/dev/zero", "/dev/null", "pipe"])
+def test_what_is_no_file_is_refused_before_it_is_read(tmp_path, monkeypatch, place):
+    """A past finding: a device without end was read until the memory was full."""
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    with pytest.raises(LedgerError, match="ledger: must be a file, found a pipe or a device"):
+        ledger.read(place)
+
+
+def test_rounds_of_very_many_clients_are_read_soon(tmp_path):
+    """A past finding: twenty thousand clients were looked for one by one, twice a round."""
+    many = 100_000
+    terms = terms_of(Round(many, 3.0, noise=0.8, norm=1.0), Privacy(), 5, 1e-5)
+    with ledger.begin(tmp_path / "ledger.jsonl", ledger.header("server", "ab" * 32, terms, planned(terms))) as book:
+        one_round(book, 0, tuple(range(many)))
+    began = time.process_time()
+    assert len(ledger.read(tmp_path / "ledger.jsonl").attempts[0].answered) == many
+    assert time.process_time() - began < 5
 
 
 def test_a_closed_ledger_takes_no_row(kept):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 from federation.test_formats import (
     CIFAR,
@@ -28,11 +29,13 @@ from federation.test_formats import (
     jpeg,
     write_jpegs,
 )
+from pyarrow import parquet
 
 from fedpareto.errors import DataError, FedparetoError
 from fedpareto.federation.data import Data, _inputs, _loaded, load
 from fedpareto.federation.formats import (
     Arrays,
+    checked,
     read,
     read_cifar_archive,
     read_idx,
@@ -40,9 +43,16 @@ from fedpareto.federation.formats import (
     read_npz,
 )
 from fedpareto.federation.split import SPLITS, deal
+from fedpareto.federation.tables import read_table, standardised
 
 SECONDS = 5.0  # of computing: a busy machine lets every test wait
 MEMORY = 160 * 2**20  # bytes; every file may expand to 64 MiB, and is held twice for a moment
+
+
+def read_own_table(path: Path) -> Arrays:
+    """Read a table as a study does that names its sites and standardises them."""
+    return standardised(checked(read_table(path, "y", "s", 0.2), str(path)), "site", path.parent)
+
 
 Way = tuple[Callable[..., Arrays], tuple[str, ...]]  # a reader, and the files that it reads
 WAYS: dict[str, Way] = {
@@ -52,6 +62,8 @@ WAYS: dict[str, Way] = {
     "idx, gzipped": (lambda path: read_idx(path.parent), ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")),
     "cifar": (read_cifar_archive, ("cifar-10-python.tar.gz",)),
     "jpegs": (read_jpegs, ("train.npz", "test.npz")),
+    "csv": (read_own_table, ("own.csv",)),
+    "parquet": (read_own_table, ("own.parquet",)),
 }
 
 
@@ -69,6 +81,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory, idx_files: Callable[..., dic
     archive(folder / "cifar" / "cifar-10-python.tar.gz", CIFAR)
     write_jpegs(folder / "jpegs" / "train.npz", [jpeg(SMOOTH), jpeg(RED)], [0, 1])
     write_jpegs(folder / "jpegs" / "test.npz", [jpeg(RED)], [1])
+    (folder / "csv" / "own.csv").write_text("a,b,s,y\n" + "".join(f"{i / 7:.3f},{'uvw'[i % 3]},site {i % 4},{i % 2}\n" for i in range(40)))
+    columns = {"a": [i / 7 for i in range(40)], "b": ["uvw"[i % 3] for i in range(40)], "s": [i % 4 for i in range(40)], "y": [i % 2 == 1 for i in range(40)]}
+    parquet.write_table(pyarrow.table(columns), folder / "parquet" / "own.parquet")
     return folder
 
 
@@ -224,6 +239,35 @@ def crafted_jpegs(path: Path, draw: random.Random) -> None:
     write_jpegs(path, files, [draw.randrange(3) for _ in files], offsets=offsets.astype(draw.choice(["<i8", ">i4", "<u8", "<f8"])))
 
 
+CELLS = ["0", "1", "2", "-1", "0.5", "1e300", "1e-400", "inf", "nan", "", " ", "1_0", "word", "\x1b[31m", "\0", "=1+1", "9" * 400, "\u202e", '"', "'", "٣"]
+
+
+def crafted_csv(path: Path, draw: random.Random) -> None:
+    """Write a table of chosen cells, now and then with lines that do not fit."""
+    names = draw.choice([["a", "s", "y"], ["a", "s", "y"], ["s", "y"], ["a", "a", "s", "y"], ["", "s", "y"], ["<b>", "s", "y"], ["a"] * 500 + ["s", "y"], ["y"], []])
+    few = draw.sample(CELLS, 3)
+    rows = [[draw.choice(few if draw.random() < 0.95 else CELLS) for _ in names] for _ in range(draw.choice([0, 1, 3, 40, 400]))]
+    if rows and draw.random() < 0.3:
+        rows[-1] = rows[-1][1:]
+    lines = [draw.choice([",", ",", ",", ";"]).join(row) for row in [names, *rows]]
+    path.write_text(draw.choice(["\n", "\r\n", "\r"]).join(lines) + draw.choice(["", "\n", '"', ",,,"]), encoding=draw.choice(["utf-8", "utf-8-sig", "utf-16"]))
+
+
+def crafted_parquet(path: Path, draw: random.Random) -> None:
+    """Write a table whose columns are of any kind, with more behind few bytes than one should have."""
+    n = draw.choice([0, 1, 4, 40, 100_000])
+
+    def column() -> pyarrow.Array:
+        kinds = [(pyarrow.float64(), [1.0, float("nan"), float("inf"), 1e300, None]), (pyarrow.int64(), [0, 1, 2**62, -1]), (pyarrow.bool_(), [True, False]),
+                 (pyarrow.string(), ["a", "b", "", "\0", "\x1b"]), (pyarrow.binary(), [b"\xff", b""]), (pyarrow.timestamp("us"), [0, 1]),
+                 (pyarrow.list_(pyarrow.float64()), [[1.0], []]), (pyarrow.decimal128(30, 2), [None]), (pyarrow.string(), ["x" * 5000, "y" * 5000])]
+        kind, values = draw.choice(kinds)
+        return pyarrow.array([draw.choice(values) for _ in range(n)], kind)
+
+    names = ["a", "s", draw.choice(["y", "y", "y", "a"])]
+    parquet.write_table(pyarrow.table([column() for _ in names], names=names), path, compression=draw.choice(["zstd", "none"]))
+
+
 def craft(folder: Path, way: str, draw: random.Random) -> None:
     """Write a file that is well formed outside and chosen inside."""
     path = folder / draw.choice(WAYS[way][1])
@@ -233,6 +277,10 @@ def craft(folder: Path, way: str, draw: random.Random) -> None:
         crafted_idx(folder, way, draw)
     elif way == "cifar":
         crafted_cifar(path, draw)
+    elif way == "csv":
+        crafted_csv(path, draw)
+    elif way == "parquet":
+        crafted_parquet(path, draw)
     else:
         crafted_jpegs(path, draw)
 
@@ -313,6 +361,23 @@ def huge_class(path: Path) -> None:
     np.savez(path, x_train=X, y_train=Y + 10**12, x_test=X[:2], y_test=Y[:2])
 
 
+def more_sites_than_can_be_looked_for(path: Path) -> None:
+    """A site for every second record: looked for one by one they took minutes."""
+    path.write_text("a,s,y\n" + "".join(f"{i % 7},{i // 2},{i % 2}\n" for i in range(100_000)))
+
+
+def numbers_too_large(path: Path) -> None:
+    path.write_text("a,s,y\n" + "".join(f"{i}e300,{i % 2},{i % 2}\n" for i in range(1, 9)))
+
+
+def gigabytes_of_text(path: Path) -> None:
+    """Nine kilobytes that stand for two long words, a hundred thousand times each."""
+    words = pyarrow.DictionaryArray.from_arrays(pyarrow.array(np.arange(200_000) % 2, pyarrow.int32()), pyarrow.array(["x" * 50_000, "x" * 50_001]))
+    numbers = pyarrow.array(np.arange(200_000) % 2)
+    parquet.write_table(pyarrow.table({"a": words, "s": numbers, "y": numbers}), path, store_schema=False)
+    assert path.stat().st_size < 20_000
+
+
 def numbers_beyond_single_precision(path: Path) -> None:
     np.savez(path, x_train=X, y_train=Y * 1e300, x_test=X[:2], y_test=Y[:2] * 1.0)
 
@@ -344,6 +409,8 @@ FINDINGS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "a tar of gigabytes": ("cifar", gzip_of_gigabytes), "a zip that lies about its size": ("npz", a_zip_that_lies_about_its_size),
     "inputs without features": ("npz", no_features), "a class number of a trillion": ("npz", huge_class),
     "numbers to predict that single precision cannot hold": ("npz", numbers_beyond_single_precision),
+    "inputs that single precision cannot hold": ("csv", numbers_too_large),
+    "a Parquet file of gigabytes of text": ("parquet", gigabytes_of_text),
 }
 
 
@@ -352,6 +419,30 @@ def test_files_that_once_did_harm_are_refused_by_the_rule(name: str, tmp_path: P
     way, write = FINDINGS[name]
     write(tmp_path / WAYS[way][1][0])
     assert not keeps_the_rule(tmp_path, way)
+
+
+def test_a_table_of_fifty_thousand_sites_is_read_soon(tmp_path: Path) -> None:
+    more_sites_than_can_be_looked_for(tmp_path / "own.csv")
+    started = time.process_time()
+    found = read_own_table(tmp_path / "own.csv")
+    assert time.process_time() - started < SECONDS
+    assert len(found["x_train"]) == len(found["x_test"]) == 50_000
+
+
+def test_words_in_every_column_of_a_table_take_their_arrays_and_little_more(tmp_path: Path) -> None:
+    """An input for each of fifty words: they took twice hundred times the file, and were held three times."""
+    row = ",".join("c" * 200)
+    rows = (row.replace("c", chr(65 + r % 50)) + f",{r % 2},{r % 3}\n" for r in range(1000))
+    (tmp_path / "own.csv").write_text(",".join(f"c{i}" for i in range(200)) + ",y,s\n" + "".join(rows))
+    tracemalloc.start()
+    try:
+        found = read_table(tmp_path / "own.csv", "y", "s", 0.2)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    size = sum(found[name].nbytes for name in ("x_train", "x_test"))
+    assert size == 4 * 1000 * 200 * 50
+    assert peak < 3 * size
 
 
 def test_a_file_of_a_hundred_thousand_classes_no_longer_hangs_in_a_dirichlet_split(tmp_path: Path) -> None:

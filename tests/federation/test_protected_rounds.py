@@ -200,5 +200,5 @@ def test_a_mechanism_that_returns_the_wrong_shape_is_named():
         def protect(self, upload, values, noise):
             return replace(upload, values=upload.values.sum(2))
 
-    with pytest.raises(SettingError, match=r"mechanism Sums: protect must return an Upload with values of shape .*found \[20, 3\]"):
+    with pytest.raises(SettingError, match=r"mechanism Sums: protect must return an Upload with values of shape .*found \[1, 3\]"):
         federation(Sums()).measure({}, [0])

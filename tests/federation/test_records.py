@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import importlib.util
+import math
 import warnings
 from itertools import pairwise
 
@@ -33,14 +34,14 @@ from fedpareto.federation import records
 from fedpareto.federation.blocks import prepared, setup_of
 from fedpareto.federation.clients import Clients
 from fedpareto.federation.cohorts import Cohort, chance_batches
-from fedpareto.federation.columns import given_of
+from fedpareto.federation.columns import contract_of, given_of
 from fedpareto.federation.losses import CrossEntropy
 from fedpareto.federation.records import add_clipped
 from fedpareto.federation.stack import Stack, stack
 from fedpareto.federation.state import start
 from fedpareto.noise import Noise, derive
 from fedpareto.privacy import Privacy
-from fedpareto.space import Float
+from fedpareto.space import Choice, Float, Integer
 
 IMAGE = (1, 14, 14)
 SLOTS, FEDERATIONS = 2, 2
@@ -87,8 +88,38 @@ def norms() -> nn.Sequential:  # the last convolution has fewer places than weig
                          nn.GroupNorm(4, 64), nn.ReLU(), nn.Conv2d(64, 64, 3, stride=2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 5))
 
 
+class Unheard(nn.Module):
+    """A layer whose output goes nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(12, 8)
+        self.unheard = nn.Linear(8, 3)
+        self.last = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.first(x).relu()
+        self.unheard(hidden)
+        return self.last(hidden)
+
+
+class Shared(nn.Module):
+    """Two layers with the same weights: their gradients add up before they are clipped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(12, 12)
+        self.second = nn.Linear(12, 12)
+        self.second.weight = self.first.weight
+        self.last = nn.Linear(12, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.second(self.first(x).relu()).relu())
+
+
 MODELS = {"lr": (dense(196, 5), IMAGE, True), "mlp": (dense(196, 24, 12, 5), IMAGE, True), "lenet": (lenet(), IMAGE, True),
-          "cnn with group norm": (norms(), IMAGE, True), "embedding and linear": (Words(), (12,), False), "a layer called twice": (Twice(), IMAGE, True)}
+          "cnn with group norm": (norms(), IMAGE, True), "embedding and linear": (Words(), (12,), False), "a layer called twice": (Twice(), IMAGE, True),
+          "a layer unheard": (Unheard(), (12,), True), "shared weights": (Shared(), (12,), False)}
 
 
 def drawn(module: nn.Module, shape: tuple[int, ...], batch: int):
@@ -119,10 +150,17 @@ def by_opacus(module: nn.Module, params, x, y, there, norm: float) -> list[torch
         warnings.simplefilter("ignore")  # of torch's hooks, on behalf of Opacus
         wrapped = GradSampleModule(model, loss_reduction="sum")
         nn.functional.cross_entropy(wrapped(x), y, reduction="sum").backward()
-    gradients = [p.grad_sample if isinstance(p.grad_sample, torch.Tensor) else sum(p.grad_sample) for p in model.parameters()]
+    gradients = [of_records(p, len(x)) for p in model.parameters()]
     length = sum(g.flatten(1).square().sum(1) for g in gradients).sqrt()
     share = (norm / length).clamp_max(1.0) * there
     return [torch.einsum("b,b...->...", share, g) for g in gradients]
+
+
+def of_records(p, count: int) -> torch.Tensor:
+    """Return the gradients of one parameter that Opacus holds: none for what was not heard, several where it was used twice."""
+    if p.grad_sample is None:
+        return torch.zeros(count, *p.shape)
+    return p.grad_sample if isinstance(p.grad_sample, torch.Tensor) else sum(p.grad_sample)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("opacus") is None, reason="opacus is not installed: pip install opacus")
@@ -279,8 +317,6 @@ def test_a_narrow_model_has_noise_where_it_has_parameters_alone():
     model = Mlp((8,))
     wide = federation(DpSgd(1.0), model=model)
     alone = wide.train({}, 2)[0]
-    from fedpareto.space import Integer
-
     searched = federation(DpSgd(1.0), model=Mlp((Integer("hidden_1", 4, 24),)))
     module, _ = searched.train({"hidden_1": 8}, 2)
     assert [p.shape for p in module.parameters()] == [p.shape for p in alone.parameters()]
@@ -338,6 +374,42 @@ def test_on_private_data_noise_is_own_to_each_training():
     assert "training_seconds" in rows  # by those expected in a step, not by those there were
     again = private.measure({"record_noise_multiplier": [1.0]}, [2**255])
     assert again["test_loss"][0] == rows["test_loss"][0]
+
+
+SITES = Data("breast-cancer", 12, split="site", label="diagnosis", site="hospital", standardise="site")
+
+
+@pytest.mark.parametrize("batch", [4, 9])
+def test_steps_chances_and_noise_of_unequal_clients_are_those_of_the_statement(batch):
+    """Searched passes of clients of all sizes, some with steps that others do not take: what is trained, and what is priced."""
+    work = {"local_steps": 0, "local_epochs": Integer("local_epochs", 1, 3), "batch_size": Choice("batch_size", (4, 9)), "rounds": 1}
+    problem = federation(DpSgd(1e4, 0.5), model=Mlp((40,)), data=SITES, **work)
+    values = {"local_epochs": [1, 3], "batch_size": [batch] * 2}
+    given = given_of(problem, values, 2)
+    block = prepared(problem, values, given, np.arange(2), [setup_of(problem, 0)], 12)
+    everyone = Cohort(np.arange(12), np.full(2, 12))
+    pieces = list(Clients(block).trained(start(block), [everyone], 0))
+    steps = torch.cat([p.steps[0] for p in pieces])  # [K,R]
+    sizes = block.splits[0].sizes
+    priced = contract_of(problem, problem.columns(values, 2)).records
+    assert steps.tolist() == [np.broadcast_to(priced.steps_of(size), 2).tolist() for size in sizes.tolist()]
+    for r, epochs in enumerate(values["local_epochs"]):
+        updates = torch.cat([p.values[0][r] for p in pieces]).double()
+        sigma = 0.5 * 1e4 * 0.5 / batch * steps[:, r].double().sqrt()
+        assert torch.allclose(updates.std(1) / sigma, torch.ones(12, dtype=torch.float64), atol=4.5 / (2 * updates.shape[1]) ** 0.5)
+        promised = problem.guarantee({"local_epochs": epochs, "batch_size": batch})
+        assert f"It counts 1 round of {math.ceil(21 / batch) * epochs} local steps of a client with 21 records" in promised.statement()
+        assert f"a chance of its own of {batch / 21:.4g} " in promised.statement()
+
+
+def test_the_records_of_a_step_are_drawn_by_the_chance_that_is_priced_whoever_is_missing():
+    setup = setup_of(federation(data=SITES, batch_size=9, local_steps=400), 0)
+    split = setup.train_split()
+    for client in (0, 11):
+        mine = split.of(client)
+        for held in (mine, mine[1:]):  # a record that is left out changes no other's chance
+            picks = setup.batches_of(held, client, 0, len(mine))
+            assert (picks >= 0).sum() / (400 * len(held)) == pytest.approx(9 / len(mine), rel=0.1)
 
 
 REFUSED = {

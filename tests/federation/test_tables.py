@@ -106,12 +106,23 @@ def test_other_statistics_are_other_data_and_share_no_noise(tmp_path):
     ("a,dead\n1,0\n", "data.label: must be a column of .*found 'died'"),
     ("died,b\n1,x\n\x00", "must"),
     ("a,died\n" + "".join(f"w{i},0\n" for i in range(MOST_WORDS + 1)), "at most 50 words, found 51 words"),
-    ("a,died\n1,0\n", "some site must have two records"),
+    ("a,died\n1,0\n", "t.csv: some site must have two records"),
+    ("a,died\n1,0\ninf,1\n", "column 'a' must hold numbers that are finite and below 1e\\+38, found 'inf' in record 2"),
+    ("a,died\n1,0\n2,1e300\n", "column 'died' must hold numbers that are finite and below 1e\\+38, found '1e300' in record 2"),
 ])
 def test_bad_tables_are_refused_with_the_place(tmp_path, text, said):
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(DataError, match=said):
         read_table(tmp_path / "t.csv", "died", "", 0.2)
+
+
+@pytest.mark.parametrize("cell", [[1.0], {"b": 1}, b"\xff"])
+def test_a_parquet_column_of_more_than_one_value_a_cell_is_refused(tmp_path, cell):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table({"a": [cell] * 4, "died": [0, 1, 0, 1]}), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"t\.parquet: column 'a' must hold a number, a word or a date in each cell, found"):
+        read_table(tmp_path / "t.parquet", "died", "", 0.2)
 
 
 def test_bad_settings_are_refused(tmp_path):

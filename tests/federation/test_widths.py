@@ -12,8 +12,18 @@ import torch
 from torch import nn
 from trained import train
 
-from fedpareto import Data, Federation, Integer, Mlp, Objective, Randomization, Training, load_study
-from fedpareto.errors import StudyError
+from fedpareto import (
+    Data,
+    DpSgd,
+    Federation,
+    Integer,
+    Mlp,
+    Objective,
+    Randomization,
+    Training,
+    load_study,
+)
+from fedpareto.errors import ModelError, StudyError
 from fedpareto.federation.models import Lenet, Lenet5
 from fedpareto.federation.setup import Setup
 from fedpareto.federation.sizes import size_of
@@ -251,3 +261,48 @@ def test_neurons_that_are_not_there_stay_silent_under_any_activation(images):
     masked = federation(images, Gates(Integer("width", 1, 16)), TIGHT).measure({"width": [2, 5]}, [3, 3])
     alone = [federation(images, Gates(w), TIGHT, block=1).measure({}, [3])["test_loss"][0] for w in (2, 5)]
     assert masked["test_loss"] == pytest.approx(alone, abs=1e-5)
+
+
+@dataclass(frozen=True)
+class Own:
+    """A model of the user's own with a width to search."""
+
+    between: str = "relu"
+    hidden: Whole = 8
+
+    def build(self, shape, classes):
+        middle = {"relu": nn.ReLU(), "tanh": nn.Tanh(), "sigmoid": nn.Sigmoid(), "norm": nn.LayerNorm(self.hidden)}[self.between]
+        last = nn.Linear(self.hidden, classes)
+        return nn.Sequential(nn.Flatten(), nn.Linear(shape[-1] * shape[-2], self.hidden), middle, last)
+
+
+@pytest.mark.parametrize("between", ["relu", "tanh"])
+@pytest.mark.parametrize("local", [None, DpSgd(0.0, 0.3)], ids=["plain", "records clipped"])
+def test_widths_of_a_model_of_ones_own_train_as_the_narrow_models_themselves(images, between, local):
+    searched = federation(images, Own(between, Integer("hidden", 2, 12)), BARE)
+    hidden = {} if local is None else {"local": local}
+    searched = replace(searched, **hidden)
+    searched.check()
+    together = in_one_block(searched, [{"hidden": h} for h in (2, 7, 12)])
+    alone = [replace(federation(images, Own(between, h), BARE, block=1), **hidden).measure({}, [3]) for h in (2, 7, 12)]
+    assert together["test_loss"] == pytest.approx([a["test_loss"][0] for a in alone], abs=1e-5)
+
+
+@pytest.mark.parametrize(("between", "found"), [("sigmoid", "gradients of neurons that are not there"), ("norm", "other scores of the narrowest model"),
+                                                ("twice", "4 parameters of the narrowest and 6 of the widest")])
+def test_a_model_of_ones_own_that_a_mask_does_not_make_narrow_is_refused(images, between, found):
+    kind = Deeper if between == "twice" else Own
+    with pytest.raises(ModelError, match=f"must be the first places of its widest form where widths are searched, found {found}"):
+        federation(images, kind(between, Integer("hidden", 2, 12)), BARE).check()
+
+
+@dataclass(frozen=True)
+class Deeper:
+    """A model that has another layer where it is wide."""
+
+    between: str = ""
+    hidden: Whole = 8
+
+    def build(self, shape, classes):
+        more = [nn.Linear(classes, classes)] if self.hidden > 8 else []
+        return nn.Sequential(nn.Flatten(), nn.Linear(shape[-1] * shape[-2], self.hidden), nn.ReLU(), nn.Linear(self.hidden, classes), *more)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from .pages import made_up, proxied
+from .pages import address, made_up, proxied
 
 # Every pair of texts of one drawing that cover one another by more than a hair, and every text that leaves the screen.
 COVERED = """() => {
@@ -69,3 +69,16 @@ def test_the_check_finds_labels_that_cover_one_another(shown):
     tab = shown(made_up(40, 2))
     tab.evaluate("() => { for (const t of document.querySelectorAll('#front text')) t.setAttribute('x', 60); }")
     assert tab.evaluate(COVERED) != []
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_no_label_of_a_printed_page_covers_another_and_nothing_but_tables_is_wider_than_the_screen(tabs, finished_study, fedpareto, width):
+    assert fedpareto("report", finished_study, "--evidence").status == 0
+    output = finished_study.with_name("both.html")
+    assert fedpareto("compare", finished_study, "--output", output).status == 0
+    for page in (finished_study.with_name("tiny-evidence.html"), output):
+        tab = tabs(address(page), width=width)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert tab.evaluate(COVERED.replace('".chart"', '"svg"')) == []
+        smallest = min(tab.evaluate("[...document.querySelectorAll('svg text')].map((t) => t.getBoundingClientRect().height)"))
+        assert smallest >= 11

@@ -159,3 +159,14 @@ def test_the_command_writes_it_beside_the_database(done, fedpareto, tmp_path):
     assert fedpareto("report", done, "--evidence", "--limit", "leakage=0.8", "--prefer", "leakage", "--output", other).status == 0
     assert "The least leakage under leakage ≤ 0.8." in words(other.read_text())
     assert "must be an objective of the study" in fedpareto("report", done, "--evidence", "--prefer", "x").err
+
+
+def test_what_is_kept_of_the_first_clients_is_not_taken_for_all_of_them(tiny_study, fedpareto):
+    tiny_study.write_text(tiny_study.read_text().replace("clients = 4", "clients = 60"))
+    assert fedpareto("run", tiny_study).status == 0
+    assert fedpareto("report", tiny_study, "--evidence").status == 0
+    text = tiny_study.with_name("tiny-evidence.html").read_text()
+    assert "dealt to 60 clients: iid; share used 1. 1,438 training examples of 10 classes." in text
+    assert fedpareto("report", tiny_study).status == 0
+    page = tiny_study.with_suffix(".html").read_text()
+    assert '"clients":60' in page

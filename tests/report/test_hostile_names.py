@@ -11,13 +11,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedpareto import pick
+from fedpareto import Store, load_study, pick
+from fedpareto.report.points import view_of
 from fedpareto.report.text import column, front_csv
+from fedpareto.store import Audit
 from fedpareto.trials import Trial
 from fedpareto.words import in_shell, visible, visible_lines
 
 from .pages import address, made_up
-from .test_browser_page import browser, ringed, settle, shown, tabs  # noqa: F401  (fixtures)
+from .test_browser_page import ringed, settle
 
 SCRIPT = "<img src=x onerror=\"window.ran=1\"></script><script>window.ran=1</script>"
 NAMES = [
@@ -40,7 +42,7 @@ def hostile(names, tmp_path):
 
 
 @pytest.mark.parametrize("names", NAMES, ids=range(len(NAMES)))
-def test_the_page_shows_hostile_names_as_text_and_the_right_front(shown, names, tmp_path):  # noqa: F811
+def test_the_page_shows_hostile_names_as_text_and_the_right_front(shown, names, tmp_path):
     seen = hostile(names, tmp_path)
     tab = shown(seen)
     heads = tab.locator("#table th").all_text_contents()
@@ -68,23 +70,42 @@ STUDIES = [("constructor", "__proto__"), (SCRIPT, "</title><!--"), ("[/x]", "$\\
            ("trial", "test_loss"), ("=cmd|' /C calc'!A0", "\u2028\x7f")]
 
 
+def attacked(study, names):
+    """Keep what attacks found, whose every text is hostile."""
+    loaded = load_study(study)
+    with Store.read(study.with_suffix(".db")) as store:
+        front = view_of(loaded, store).front
+    found = {"epsilon": 1.0, "epsilon_hat": 0.5, "canaries": 9, "alarm": True, "why": names[0], "form": names[1], "auc": 0.5, "roc": [[0.1, 0.2]], "psnr": 9.0, names[0]: SCRIPT}
+    with Store.write(study.with_suffix(".db"), loaded.name, loaded.identity, loaded.repeats) as store:
+        store.add_audits([Audit(p.trial, dict(p.settings), names[1], "server", 0, {names[0]: names[1]}, found, b"\x89PNG\r\n\x1a\n", names[0]) for p in front])
+
+
 @pytest.mark.parametrize("names", STUDIES, ids=range(len(STUDIES)))
-def test_every_verb_shows_hostile_names_as_text(names, study_text, fedpareto, tabs, tmp_path):  # noqa: F811
+def test_every_verb_shows_hostile_names_as_text(names, study_text, fedpareto, tabs, tmp_path):
     first, second = map(json.dumps, names)
     text = study_text.replace("objectives.utility_loss", f"objectives.{first}").replace("objectives.leakage", f"objectives.{second}")
     text = text.replace('name = "tiny"', f"name = {first}").replace("\x7f", "\\u007f").replace("limit = 0.8", "limit = 1.0")
+    third = json.dumps(f"{names[0]} {names[1]}").replace("\x7f", "\\u007f")
+    text += f'\n[limits.{third}]\nmeasure = "test_loss"\nlimit = 100\n'
     study = tmp_path / f"{names[1].replace('/', '_')}.toml"
     study.write_text(text, encoding="utf-8")
-    out, compared = tmp_path / "evidence.html", tmp_path / "compared.html"
+    out, compared, noted = (tmp_path / f"{name}.html" for name in ("evidence", "compared", "notebook"))
+    assert fedpareto("run", study).status == 0
+    attacked(study, names)
     calls = [("run",), ("front",), ("pick",), ("verify",), ("report", "--svg"), ("report", "--evidence", "--output", out),
-             ("compare", "--output", compared, "--figure", tmp_path / "drawn.png"), ("train",),
+             ("compare", "--output", compared, "--figure", tmp_path / "drawn.png"), ("train",), ("audit", "--attack", "noise", "--view", "server", "--seconds", "0.01"),
              ("pick", "--output", tmp_path / "picked.toml")]
     for verb, *options in calls:
         done = fedpareto(verb, study, *options)
         assert done.status == 0, done.err
         assert visible_lines(done.out + done.err) == done.out + done.err
     assert list(json.loads(fedpareto("front", study, "--json").out)["points"][0]["objectives"]) == list(names)
-    for page in (study.with_suffix(".html"), out, compared):
+    loaded = load_study(study)
+    with Store.read(study.with_suffix(".db")) as store:
+        seen = view_of(loaded, store)
+        noted.write_text("<!doctype html><meta charset=utf-8>" + "".join(one._repr_html_() for one in (seen, store, loaded)), encoding="utf-8")
+    assert "What an attacker really gets" in study.with_suffix(".html").read_text("utf-8")
+    for page in (study.with_suffix(".html"), out, compared, noted):
         tab = tabs(address(page))
         assert tab.evaluate("window.ran") is None
         assert visible_lines(tab.locator("body").inner_text()) == tab.locator("body").inner_text()

@@ -70,9 +70,28 @@ def test_reading_verbs_run_none_of_it_and_show_the_same(looked_at, fedpareto):
     picked = fedpareto("pick", study, "--json")
     assert json.loads(picked.out)["trial"] == shown.recommended.trial
     for words in (("front", study), ("front", study, "--csv"), ("pick", study), ("report", study), ("report", study, "--evidence"),
-                  ("compare", study, study)):
+                  ("compare", study, study), ("pick", study, "--output", study.with_name("picked.toml"))):
         done = fedpareto(*words)
         assert done.status == 0, (words, done.err)
+    assert not study.with_name("PWNED").exists()
+
+
+def test_a_picked_study_with_code_of_ones_own_is_written_where_that_code_lies_alone(looked_at, fedpareto, tmp_path):
+    """A past finding: it was written nowhere, since its code was to be imported and could not be found."""
+    study, _ = looked_at
+    (tmp_path / "elsewhere").mkdir()
+    refused = fedpareto("pick", study, "--output", tmp_path / "elsewhere" / "picked.toml")
+    if study.stem != "own_optimizer":  # what was picked needs no search
+        assert refused.status == 2
+        assert "must be in a module beside the study file" in refused.err
+        assert not list((tmp_path / "elsewhere").iterdir())
+    for file in (study.with_suffix(".py"), study):  # what is read is never replaced
+        before = file.read_bytes()
+        assert "would be lost" in fedpareto("pick", study, "--force", "--output", file).err
+        assert file.read_bytes() == before
+    study.with_suffix(".py").write_text((EXAMPLES / f"{study.stem}.py").read_text())
+    assert fedpareto("pick", study, "--output", tmp_path / "picked.toml").status == 0
+    assert fedpareto("run", tmp_path / "picked.toml").status == 0
     assert not study.with_name("PWNED").exists()
 
 
@@ -136,7 +155,9 @@ def test_a_study_without_code_of_ones_own_is_read_as_ever(finished_study):
 
 @pytest.mark.parametrize(("table", "own_code"), [
     ({"model": {"name": "lr"}, "name": "a: b"}, False), ({"model": {"name": "os:system"}}, True), ({"objectives": {"m:f": {}}}, True),
-    ({"objectives": {"x": {"measure": "m:f"}}}, True), ({"training": {"loss": "m:f"}}, True), ({"data": {"name": "m:f"}}, True),
+    ({"objectives": {"x": {"measure": "m:f"}}}, True),
+    ({"objectives": {"x: y": {"measure": "test_error"}}}, False), ({"limits": {"m:f": {"limit": 1}}}, True), ({"limits": {"x": {"measure": "m:f"}}}, True),
+    ({"limits": 3, "objectives": {"x": 4}}, False), ({"training": {"loss": "m:f"}}, True), ({"data": {"name": "m:f"}}, True),
     ({"mechanism": {"name": "chain", "links": [{"name": "m:F"}]}}, True), ({"mechanism": {"links": 5}, "model": 3}, False)])
 def test_which_study_files_name_code(table, own_code):
     assert names_own(table) is own_code
