@@ -12,8 +12,8 @@ is fitted to them:
 where steps are those of a client in a round, and models are clients of a round × trials together. The largest of each series
 is left out of the fit, so that the model is held against what it has not seen. The H200's terms are of the two measured sizes
 of one MLP (results/gpu.json), and a convolution's of operations a second at LeNet's measured pace: that is a model, not a
-measurement. What a search takes past this machine is then said by these, the share of their time that workers train
-(results/scale_out.json) and what a trial takes beside training (results/rows.json).
+measurement. What a search takes past this machine is then said by these, and the share of their time that workers train
+(results/scale_out.json).
 """
 
 from __future__ import annotations
@@ -144,11 +144,10 @@ def searches(card: dict[str, float]) -> Iterator[dict[str, Any]]:
                "gb_a_trial": 16 * size * cohort / 1e9}
 
 
-def on_gpus(search: dict[str, Any], gpus: int, busy: float, ms_a_block: float) -> float:
-    """Return the hours of a search on so many GPUs: as busy as workers were, or as fast as blocks can be handed out."""
+def on_gpus(search: dict[str, Any], gpus: int, busy: float) -> float:
+    """Return the hours of a search on so many GPUs, as busy as workers were; one block is the least."""
     blocks = search["trials"] / search["block"]
-    waves = max(blocks / gpus / busy, 1.0)
-    return max(waves * search["seconds_a_block"], blocks * ms_a_block / 1000) / 3600
+    return max(blocks / gpus / busy, 1.0) * search["seconds_a_block"] / 3600
 
 
 def rows_of_rounds(found: dict[str, Any]) -> Iterator[str]:
@@ -202,11 +201,13 @@ def rows_of_searches(found: dict[str, Any]) -> Iterator[str]:
 
 
 def tables(found: dict[str, Any], scale: dict[str, Any]) -> dict[str, list[str]]:
-    """Return the tables of docs/scale.md, by what they are of."""
-    return {
-        "one round": [*rows_of_rounds(found)], "very many trials": [*rows_of_trials()], "busy workers": [*rows_of_workers(scale)],
-        "hypervolume at equal trials": [*rows_of_cost(scale)], "searches": [*rows_of_searches(found)],
-    }
+    """Return the tables of docs/scale.md, by what they are of; none of what was not measured yet."""
+    out = {"one round": [*rows_of_rounds(found)], "busy workers": [*rows_of_workers(scale)], "searches": [*rows_of_searches(found)]}
+    if "cost" in scale:
+        out["hypervolume at equal trials"] = [*rows_of_cost(scale)]
+    if (RESULTS / "rows.json").exists():
+        out["very many trials"] = [*rows_of_trials()]
+    return out
 
 
 def kept() -> tuple[dict[str, Any], dict[str, Any]]:
@@ -218,7 +219,7 @@ def modelled(found: dict[str, Any], scale: dict[str, Any]) -> dict[str, Any]:
     """Return what searches take, by all that was measured."""
     busy = min(r["busy"] for r in scale["busy"] if r["in_flight"] == 4 and r["spread"] == 0.3)
     card = h200()
-    rows = [s | {"hours": {str(n): on_gpus(s, n, busy, scale["overhead"]["ray_ms_a_block"]) for n in GPUS}} for s in searches(card)]
+    rows = [s | {"hours": {str(n): on_gpus(s, n, busy) for n in GPUS}} for s in searches(card)]
     return found | {"h200": card, "searches": rows}
 
 
