@@ -4,7 +4,7 @@ RUNS := .venv/.runs
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser bench lint setup clean
+.PHONY: help demo test browser bench flower lint setup clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -21,6 +21,14 @@ browser:  # for the tests of the report page, where Debian's package can be had;
 
 bench: $(READY) .venv-bench/.ready  ## set up with peers, run the benchmarks (data: FEDPARETO_DATA)
 	@for file in benchmarks/*.py; do echo "== $$file"; .venv-bench/bin/python $$file || exit 1; done
+
+flower: .venv-flower/.ready  ## set up an environment with Flower: `.venv-flower/bin/fedpareto deploy`
+
+# Flower wants rich and packaging older than ours are pinned, so it has an environment of its own
+.venv-flower/.ready: pyproject.toml
+	test -x .venv-flower/bin/python || $(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 --editable '.[flower,encryption,lattice]'
+	@touch $@
 
 .venv-bench/.ready: pyproject.toml
 	test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench

@@ -15,6 +15,7 @@ FedparetoError
 │   ├── BadKey        a key is weak, malformed, unprotected or another one
 │   ├── BadCiphertext a ciphertext is damaged, foreign or has too many summands
 │   └── DecodeOverflow what was decrypted cannot be a sum of updates
+├── DeploymentError   a deployment cannot run so, or was asked for what was not agreed
 ├── LedgerError       a ledger of a deployment is not what was written, or may not go on so
 └── MissingPackage    an optional package is needed
 CodeEnded             the user's own code ended the program; it is shown as one of these
@@ -98,6 +99,10 @@ class BadCiphertext(EncryptionError):
 
 class DecodeOverflow(EncryptionError):
     """What was decrypted cannot be a sum of updates."""
+
+
+class DeploymentError(FedparetoError):
+    """A deployment cannot run so, or was asked for what was not agreed."""
 
 
 class LedgerError(FedparetoError):

@@ -81,6 +81,16 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
     _sync_folder(target.parent)
 
 
+@contextlib.contextmanager
+def log_of(path: Path) -> Iterator[int]:
+    """Open an empty log for another process to write into."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
 def check_output(
     path: Path,
     kind: str,

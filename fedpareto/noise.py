@@ -1,8 +1,14 @@
-"""Random numbers. The study's seed and a path name each stream, so streams are independent."""
+"""Random numbers. The study's seed and a path name each stream, so streams are independent.
+
+A deployment draws from the system instead: `system_seed` and `SystemNoise`.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
+import os
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -91,3 +97,89 @@ def _numbers(seed: int, size: int, fill: str) -> NDArray[np.float32]:
     draw = np.random.default_rng(seed)
     drawn = draw.standard_normal if fill == "normal_" else draw.random
     return drawn(size, dtype=np.float32)
+
+
+def added(
+    noise: Noise | SystemNoise, values: Tensor, spread: Tensor, where: Tensor | None = None
+) -> Tensor:
+    """Return values [R,K,P], which may be written over, with normal noise of this spread [R,1,1].
+
+    where [R,P] says which numbers there are; None for all.
+    """
+    if isinstance(noise, SystemNoise):
+        return noise.onto(values, spread, where)
+    drawn = noise.normal(values.shape[2])
+    if where is not None:
+        drawn = drawn * where[:, None]
+    return values.addcmul_(spread, drawn)
+
+
+FINE = 20  # the grid of deployed noise has between 2^20 and 2^21 points to one spread
+
+
+def system_seed() -> int:
+    """Return a wide seed from the system's secure randomness."""
+    return WIDE | secrets.randbits(255)
+
+
+@dataclass(frozen=True)
+class SystemNoise:
+    """The noise of a deployed client: drawn from the system's secure randomness, and never again.
+
+    `onto` is safe against who reads the last bits of a floating-point sum (Mironov 2012): what is
+    sent is a whole multiple of a power of two, whatever the value. See there.
+    """
+
+    rows: int = 1  # clients
+    device: str = "cpu"
+
+    def normal(self, size: int, out: Tensor | None = None) -> Tensor:
+        """Return standard normal numbers [K, size], in memory that is there already if given."""
+        import torch
+
+        drawn = torch.from_numpy(system_normal(self.rows * size)).view(self.rows, size)
+        if out is None:
+            return drawn.float().to(self.device)
+        return out.copy_(drawn)
+
+    def uniform(self, size: int) -> Tensor:
+        """Return numbers [K, size] from [0, 1), each a multiple of 2⁻²⁴."""
+        import torch
+
+        drawn = (system_uniform(self.rows * size) * 2**24).astype(np.int64) / 2**24
+        return torch.from_numpy(drawn).view(self.rows, size).float().to(self.device)
+
+    def onto(self, values: Tensor, spread: Tensor, where: Tensor | None = None) -> Tensor:
+        """Return values [R,K,P] with normal noise of this spread [R,1,1] added, on a grid.
+
+        The value is rounded towards zero to the grid, which lengthens no vector, and the noise to
+        the nearest point. Adding a point of the grid to a number and rounding the number commute,
+        so the sum is the Gaussian mechanism on a grid value, rounded: nothing that an accountant
+        does not count already.
+        """
+        import torch
+
+        drawn = torch.from_numpy(system_normal(self.rows * values.shape[2]))
+        drawn = drawn.view(self.rows, -1).to(values.device)
+        strength = spread.double().expand(len(values), 1, 1)
+        grid = torch.exp2(strength.clamp_min(1e-300).log2().floor() - FINE)
+        noise = (drawn * (strength / grid)).round()
+        if where is not None:
+            noise = noise * where[:, None]
+        noisy = ((values.double() / grid).trunc() + noise) * grid
+        return torch.where(strength > 0, noisy.float(), values)
+
+
+def system_uniform(size: int) -> NDArray[np.float64]:
+    """Return numbers [size] from [0, 1), each of 53 bits of the system's secure randomness."""
+    bits = np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
+    return (bits >> np.uint64(11)) / 2.0**53
+
+
+def system_normal(size: int) -> NDArray[np.float64]:
+    """Return standard normal numbers [size] from the system's secure randomness (Box, Muller)."""
+    half = (size + 1) // 2
+    first, second = system_uniform(2 * half).reshape(2, half)
+    radius = np.sqrt(-2 * np.log(1 - first))  # of a number above 0
+    angle = 2 * math.pi * second
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:size]

@@ -115,6 +115,25 @@ def test_the_delta_of_the_page_is_that_of_the_statement(tmp_path, monkeypatch):
     assert promised.delta == data_of(seen)["views"]["delta"] == seen.study.problem.delta == 0.1 / 20_000
 
 
+@pytest.mark.parametrize(("old", "new", "fault"), [
+    ("record_clipping_norm = { low = 0.1,", "record_clipping_norm = { low = 0.0,", "line 27, local.record_clipping_norm: must be above 0, found 0.0."),
+    ("record_noise_multiplier = { low = 3.5,", "record_noise_multiplier = { low = -1.0,", "line 26, local.record_noise_multiplier: must be at least 0, found -1.0."),
+    ("batch_size = 10 ", "batch_size = 22 ", "training.batch_size: must be at most the 21 records of client 11, who holds the fewest, where local steps hide records, found 22"),
+    ("batch_size = 10 ", 'batch_size = 10\nweighting = "size" ', "line 22, training.weighting: must be uniform where local steps hide records, found size"),
+])
+def test_what_would_not_hide_a_patient_is_one_clear_fault(tmp_path, monkeypatch, fedpareto, old, new, fault):
+    write_example("hospitals", tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "hospitals", raising=False)
+    study = tmp_path / "hospitals.toml"
+    assert old in study.read_text()
+    study.write_text(study.read_text().replace(old, new))
+    done = fedpareto("run", study)
+    assert (done.status, done.out) == (2, "")
+    assert fault in done.err
+    assert "objectives.epsilon" not in done.err  # nothing is said of what follows from the fault
+
+
 @pytest.mark.slow
 def test_the_example_reaches_what_the_results_say(tmp_path, monkeypatch):
     """AUC of at least 0.98 at ε ≤ 3, in 120 trials."""

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REACHED_INTO = ("botorch", "gpytorch", "linear_operator")
 KEPT = {".py", ".toml", ".md", ".csv", ".txt", ".json", ".html", ".css", ".js", ".png", ".svg", ".npz", ".ipynb"}
-NOT_OURS = {".venv", ".venv-bench", ".git", "build", "dist", "__pycache__", "carry", "fedpareto.egg-info"}
+NOT_OURS = {".venv", ".venv-bench", ".venv-flower", ".git", "build", "dist", "__pycache__", "carry", "fedpareto.egg-info"}
 
 
 def distributions() -> list[Distribution]:

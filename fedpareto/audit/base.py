@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -18,6 +18,10 @@ from fedpareto.space import FloatArray, Values
 ENCRYPTED = "uploads are encrypted: the server sees ciphertexts, and they tell nothing of a client"
 
 TRAINS = "data are private: a training for an attack would cost privacy that is counted nowhere"
+
+FAINT = 1e-3  # noise in norms, below which rounding is seen beside it
+
+NO_NOISE = "no noise, or too little beside the rounding of numbers"
 
 OF_STEPS = (
     "the ε is that of a record, hidden by noise in the steps of its client, and counts what that "
@@ -70,6 +74,15 @@ class Points:
         return hides_records(self.problem)
 
     @property
+    def noisy(self) -> list[bool]:
+        """Which points have noise that 32-bit numbers resolve beside what it hides."""
+        if self.hidden_in_steps:
+            noise = self.columns["record_noise_multiplier"]
+        else:
+            noise = self.columns["sigma"] / self.columns["norm"]
+        return [bool(z >= FAINT) for z in noise]
+
+    @property
     def encrypted(self) -> bool:
         """Whether the server gets ciphertexts."""
         return any(isinstance(link, Encrypts) for link in links_of(self.problem.mechanism))
@@ -113,6 +126,15 @@ class Attack(Protocol):
 
         The same seed gives the same findings. `problem.tell` says how far it has come.
         """
+
+
+def where_noisy(points: Points, attack: Callable[[Points], list[Finding]]) -> list[Finding]:
+    """Return what is found of points with noise, and of the others that there is none."""
+    noisy = points.noisy
+    found = iter(attack(points.where(noisy)) if any(noisy) else [])
+    return [
+        next(found) if there else Finding({"without": NO_NOISE, "alarm": False}) for there in noisy
+    ]
 
 
 def parts(n: int, size: int) -> list[range]:

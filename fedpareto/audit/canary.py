@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedpareto.audit import records
-from fedpareto.audit.base import ENCRYPTED, OF_STEPS, Finding, Points, parts, told
+from fedpareto.audit.base import ENCRYPTED, OF_STEPS, Finding, Points, parts, told, where_noisy
 from fedpareto.audit.estimates import by_counting, of_gaussians, of_secret
 from fedpareto.audit.planted import SIZE, Auditor, Game, game
 from fedpareto.audit.standin import room_of, seed_of, stand_in
@@ -64,6 +64,9 @@ class Canary:
 
     def seconds(self, points: Points, view: str) -> float:
         """Return about how long the attack takes, from a few repeats."""
+        points = points.where(points.noisy)
+        if not len(points):
+            return 0.0
         if points.hidden_in_steps:
             return self._seconds_of_records(points)
         played = game(points, view)
@@ -88,6 +91,10 @@ class Canary:
 
     def audit(self, points: Points, view: str, seed: int) -> list[Finding]:
         """Bound ε from below; what is above the claim is tried again before it is an alarm."""
+        return where_noisy(points, lambda noisy: self._audited(noisy, view, seed))
+
+    def _audited(self, points: Points, view: str, seed: int) -> list[Finding]:
+        """Return what is found of points that all have noise."""
         claims = points.claim(view)
         found = self._measured(points, view, seed, 0)
         above = [m["epsilon_hat"] > claim for m, claim in zip(found, claims, strict=True)]

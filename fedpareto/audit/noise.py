@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedpareto.audit import records
-from fedpareto.audit.base import ENCRYPTED, OF_STEPS, Finding, Points, told
+from fedpareto.audit.base import ENCRYPTED, OF_STEPS, Finding, Points, told, where_noisy
 from fedpareto.audit.chances import (
     UNLIKELY,
     cohort_chances,
@@ -63,6 +63,9 @@ class WhiteBox:
 
     def seconds(self, points: Points, view: str) -> float:
         """Return about how long the attack takes, from one round of one training."""
+        points = points.where(points.noisy)
+        if not len(points):
+            return 0.0
         began = time.perf_counter()
         first, seeds = points.at([0]), [seed_of(points.problem, 0, "noise")]
         if points.hidden_in_steps:
@@ -78,6 +81,10 @@ class WhiteBox:
 
     def audit(self, points: Points, view: str, seed: int) -> list[Finding]:
         """Look at the noise of each point; what is unlikely is looked at again."""
+        return where_noisy(points, lambda noisy: self._audited(noisy, view, seed))
+
+    def _audited(self, points: Points, view: str, seed: int) -> list[Finding]:
+        """Return what is found of points that all have noise."""
         found = self._looked(points, view, seed, 0)
         wrong = [m["least"] < UNLIKELY for m in found]
         if any(wrong):

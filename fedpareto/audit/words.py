@@ -15,6 +15,8 @@ NO_PROOF = (
 
 def sentence(measures: Mapping[str, Any]) -> str:
     """Return what an attack found as one line; nothing is taken for granted of somebody's own."""
+    if measures.get("without"):
+        return str(measures["without"])
     said = [words(measures) for words in (_canary, _membership, _inversion, _noise)]
     parts = [text for text in said if text]
     if not parts:

@@ -12,6 +12,8 @@ import click
 from fedpareto.cli import (  # noqa: F401  (their commands)
     auditing,
     counting,
+    deploying,
+    keys,
     planning,
     reports,
     reproduce,

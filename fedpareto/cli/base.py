@@ -19,9 +19,10 @@ from fedpareto.words import visible_lines
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fedpareto.report import View
+    from fedpareto.report import Point, View
     from fedpareto.store import Store
     from fedpareto.study import Study
+
 
 def _checked_db(context: click.Context, option: click.Parameter, db: Path | None) -> Path | None:
     """Refuse a database that is no file, or that is the study file."""
@@ -154,6 +155,29 @@ def looked(study: Study, store: Store) -> View:
     from fedpareto.report.points import view_of
 
     return view_of(study, store)
+
+
+def point_of(
+    seen: View, trial: int | None, picked: bool, limits: dict[str, float], prefer: str | None
+) -> Point:
+    """Return a point of a study: a trial, a picked one, or the recommended one."""
+    from fedpareto.report import pick
+
+    if trial is not None:
+        found = [p for p in seen.points if p.trial == trial]
+        if not found:
+            known = [p.trial for p in seen.points]
+            some = f"{min(known)} to {max(known)}" if known else "none"
+            raise SettingError(
+                f"--trial: must be a trial that was measured, found {trial}; measured are {some}. "
+                "A trial that failed has no model."
+            )
+        return found[0]  # the trial itself; points on the way of its run come after it
+    if picked:
+        return pick(seen, limits, prefer)[0]
+    if seen.recommended is None:
+        raise SettingError(f"study: needs a recommended point, found none. {seen.why}")
+    return seen.recommended
 
 
 def limit_of(text: str, option: str = "--limit") -> tuple[str, float]:

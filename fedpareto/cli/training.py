@@ -17,6 +17,7 @@ from fedpareto.cli.base import (
     limit_of,
     looked,
     opened,
+    point_of,
     say,
     study_argument,
 )
@@ -24,7 +25,7 @@ from fedpareto.errors import SettingError
 
 if TYPE_CHECKING:
     from fedpareto.keep import Trained
-    from fedpareto.report import Point, View
+    from fedpareto.report import Point
     from fedpareto.store import Store
     from fedpareto.study import Study
     from fedpareto.trials import Trial
@@ -81,7 +82,7 @@ def train(
     study, store = opened(study_file, db, run_code=True, train=True)
     with store:
         seen = looked(study, store)
-        point = _point(seen, trial, picked, dict(map(limit_of, limits)), prefer)
+        point = point_of(seen, trial, picked, dict(map(limit_of, limits)), prefer)
         row = next((t for t in store.trials() if t.number == point.trial), None)
         path = output or store.path.with_name(f"{store.path.stem}-{_name(point, row, repeat)}")
         _check_output(path, inputs_of(study, store.path))
@@ -104,29 +105,6 @@ def train(
     for line in private_search_cost(seen):
         say(line)
     say(f"\nmodel  {model}\ncard   {card}")
-
-
-def _point(
-    seen: View, trial: int | None, picked: bool, limits: dict[str, float], prefer: str | None
-) -> Point:
-    """Return the point to train: a trial, a picked one, or the recommended one."""
-    from fedpareto.report import pick
-
-    if trial is not None:
-        found = [p for p in seen.points if p.trial == trial]
-        if not found:
-            known = [p.trial for p in seen.points]
-            some = f"{min(known)} to {max(known)}" if known else "none"
-            raise SettingError(
-                f"--trial: must be a trial that was measured, found {trial}; measured are {some}. "
-                "A trial that failed has no model."
-            )
-        return found[0]  # the trial itself; points on the way of its run come after it
-    if picked:
-        return pick(seen, limits, prefer)[0]
-    if seen.recommended is None:
-        raise SettingError(f"train: needs a recommended point, found none. {seen.why}")
-    return seen.recommended
 
 
 def _check_counted(study: Study, store: Store, point: Point, repeat: int) -> None:

@@ -13,6 +13,9 @@ from fedpareto.crypto.constructions import (
     Textbook,
 )
 from fedpareto.crypto.keyfile import (
+    kind_of,
+    read_bfv_key,
+    read_bfv_public_key,
     read_private_key,
     read_public_key,
     write_private_key,
@@ -47,7 +50,10 @@ __all__ = [
     "clip_of",
     "clip_ratio",
     "dequantise",
+    "kind_of",
     "quantise",
+    "read_bfv_key",
+    "read_bfv_public_key",
     "read_private_key",
     "read_public_key",
     "write_private_key",

@@ -107,8 +107,19 @@ class BfvKey:
         public, secret = new_key(BfvCodec(1, bits).modulus)
         return cls(_key_bytes(SECRET, bits, public, secret), _key_bytes(PUBLIC, bits, public), bits)
 
+    @classmethod
+    def of(cls, secret: bytes) -> BfvKey:
+        """Return the key of bytes with a secret key, which hold the public half too."""
+        bits, (public, _) = _opened(SECRET, secret)
+        return cls(secret, _key_bytes(PUBLIC, bits, public), bits)
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Return the 16 bytes by which ciphertexts name their key."""
+        return fingerprint_of(self.public)
+
     def __repr__(self) -> str:
-        return f"BfvKey({self.bits} bits, {_fingerprint(self.public).hex()[:8]}, secret not shown)"
+        return f"BfvKey({self.bits} bits, {self.fingerprint.hex()[:8]}, secret not shown)"
 
 
 @dataclass(frozen=True)
@@ -155,7 +166,7 @@ class BfvServer:
     @cached_property
     def fingerprint(self) -> bytes:
         """Return the 16 bytes by which ciphertexts name their key."""
-        return _fingerprint(self.public)
+        return fingerprint_of(self.public)
 
     def read(self, data: bytes) -> BfvCiphertext:
         """Return the ciphertext in these bytes if it is one of this key and codec."""
@@ -293,8 +304,31 @@ def _key_bytes(magic: bytes, bits: int, *parts: bytes) -> bytes:
     return whole + hashlib.sha256(whole).digest()
 
 
+def bits_of(public: bytes) -> int:
+    """Return the bits of the plaintexts of a public key, after checking its bytes."""
+    return _opened(PUBLIC, public)[0]
+
+
+def public_context(public: bytes) -> Any:
+    """Return TenSEAL's context of a public key."""
+    return _loaded(PUBLIC, public, BfvCodec(1, bits_of(public)))
+
+
+def secret_context(key: BfvKey) -> Any:
+    """Return TenSEAL's context of a key with its secret."""
+    return _loaded(SECRET, key.secret, BfvCodec(1, key.bits))
+
+
 def _loaded(magic: bytes, data: Any, codec: BfvCodec) -> Any:
     """Return TenSEAL's context with the key in these bytes."""
+    bits, parts = _opened(magic, data)
+    if bits != codec.bits:
+        raise BadKey(f"BFV key: must be of {codec.bits} bits like the codec, found {bits}.")
+    return context_of(codec.modulus, *parts)
+
+
+def _opened(magic: bytes, data: Any) -> tuple[int, list[bytes]]:
+    """Return the bits and the parts of the key in these bytes."""
     if (
         not isinstance(data, bytes)
         or len(data) < len(magic) + 33
@@ -305,13 +339,10 @@ def _loaded(magic: bytes, data: Any, codec: BfvCodec) -> Any:
             f"BFV key: must be bytes that BfvKey.generate made, beginning with {magic.decode()!r}, "
             "found others. Read them again, or generate a key with this version."
         )
-    bits = data[len(magic)]
-    if bits != codec.bits:
-        raise BadKey(f"BFV key: must be of {codec.bits} bits like the codec, found {bits}.")
     parts = _parts(BadKey, "BFV key", data[len(magic) + 1 : -32])
     if len(parts) != (2 if magic == SECRET else 1):
         raise BadKey(f"BFV key: must have all its parts, found {len(parts)}. Read it again.")
-    return context_of(codec.modulus, *parts)
+    return data[len(magic)], parts
 
 
 def _joined(parts: Iterable[bytes]) -> bytes:
@@ -337,5 +368,6 @@ def _parts(error: type[EncryptionError], where: str, data: bytes) -> list[bytes]
     return parts
 
 
-def _fingerprint(public: bytes) -> bytes:
+def fingerprint_of(public: bytes) -> bytes:
+    """Return the 16 bytes by which ciphertexts name the key of this public half."""
     return hashlib.sha256(public).digest()[:16]

@@ -75,13 +75,17 @@ def _spent(plan: Planned, t: int, attempts: Sequence[Attempt]) -> Spent:
 
 
 def _same_again(one: Attempt, attempts: Sequence[Attempt]) -> bool:
-    """Say whether an attempt that never ended was repeated with the very same uploads."""
-    if one.ended:
-        return False
+    """Say whether an attempt was repeated with the very same uploads of the very same clients.
+
+    Both sums are then one, unless the server added noise, which two draws lessen. Of an attempt
+    that never ended, everybody may have answered.
+    """
     return any(
         later.ended
         and later.attempt > one.attempt
-        and set(later.answered) == set(later.again) == set(one.asked)
+        and set(later.asked) == set(one.asked)
+        and set(later.answered) == set(later.again) == set(_summed(one))
+        and (not later.answered or one.server_noise == later.server_noise == 0)
         for later in attempts
     )
 

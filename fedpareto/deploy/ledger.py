@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import stat
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ from fedpareto.deploy.rows import VERSION, History, Id, Row, begun, followed
 from fedpareto.errors import LedgerError
 from fedpareto.files import write_new
 
+POLL = 0.2  # seconds between two tries to be the one writer
 HASH = len(',"hash":""}') + 64  # what a line ends with
 LONGEST = 2**24  # bytes of a line: a million clients
 
@@ -158,7 +160,7 @@ def begin(path: str | Path, header: Row) -> Ledger:
     return open(path)
 
 
-def open(path: str | Path, deployment: str | None = None) -> Ledger:
+def open(path: str | Path, deployment: str | None = None, wait: float = 0.0) -> Ledger:
     """Return a ledger to go on with, after a look at every row.
 
     A row that a kill left half written is cut off, and a row says so. deployment, if given, must be
@@ -167,7 +169,7 @@ def open(path: str | Path, deployment: str | None = None) -> Ledger:
     path = Path(path)
     handle = _opened(path, os.O_RDWR | os.O_APPEND)
     try:
-        _lock(path, handle)
+        _lock(path, handle, wait)
         data = _whole_of(handle)
         history, torn = _history(path, data)
         if deployment is not None and history.header["deployment"] != deployment:
@@ -223,19 +225,24 @@ def _whole_of(handle: int) -> bytes:
         raise LedgerError(f"ledger: must be a file, found: {error.strerror}.") from None
 
 
-def _lock(path: Path, handle: int) -> None:
-    """Refuse a second writer; the lock ends with the process, however that ends."""
+def _lock(path: Path, handle: int, wait: float = 0.0) -> None:
+    """Refuse a second writer after so many seconds; the lock ends with the process, anyhow."""
     try:
         import fcntl
     except ImportError:  # a system without such locks
         return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise LedgerError(
-            f"{path}: must have one writer, found that another process has it open. Stop that "
-            "one first."
-        ) from None
+    ends = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError:
+            if time.monotonic() >= ends:
+                raise LedgerError(
+                    f"{path}: must have one writer, found that another process has it open. Stop "
+                    "that one first."
+                ) from None
+        time.sleep(POLL)
 
 
 def _history(path: Path, data: bytes) -> tuple[History, int]:

@@ -17,12 +17,12 @@ from fedpareto.federation.cohorts import Cohort
 from fedpareto.federation.grouped import Params
 from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.observer import Observer
+from fedpareto.federation.protection import noise_of
 from fedpareto.federation.split import Indices
 from fedpareto.federation.stack import unflatten
 from fedpareto.federation.state import State
 from fedpareto.federation.steps import NO_STEP, LocalSteps
 from fedpareto.mechanisms import needs_everyone
-from fedpareto.noise import Noise, derive
 
 RARE = 1e-9  # the chance that a mini-batch needs more room than there is, which is then made
 
@@ -58,7 +58,7 @@ class Clients:
         self.width = min(block.batch, int(sizes.max()))
         self.by_chance = block.setup.draws_records_by_chance
         if self.by_chance:
-            self.width = _room(self.width, int(sizes.min()), block.device)
+            self.width = _room(self.width, int(sizes[sizes > 0].min()), block.device)
         self.steps: dict[int, LocalSteps] = {}  # by number of slots
 
     def trained(self, state: State, cohorts: Sequence[Cohort], t: int) -> Iterator[Updates]:
@@ -103,7 +103,7 @@ class Clients:
         if not isinstance(block.setup.local, ClipsRecords):
             return None
         sources = [
-            Noise(derive(repeat.seed, "records"), t, clients.tolist(), block.device)
+            noise_of(repeat, t, clients, block.device, "records")
             for repeat, clients in zip(block.repeats, who, strict=True)
         ]
 

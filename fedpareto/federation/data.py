@@ -49,6 +49,7 @@ class Dataset:
     shift: float = 0.0
     sites_train: NDArray[Any] | None = None  # [N] the site of each record, from 0, where told
     sites_test: NDArray[Any] | None = None
+    labels: int | None = None  # how many classes there are, where these records may not show it
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -73,6 +74,8 @@ class Dataset:
     @property
     def classes(self) -> int:
         """Return the number of classes; 1 where a number is to be predicted."""
+        if self.labels is not None:
+            return self.labels
         if self.numbers:
             return 1
         return int(max(self.y_train.max(), self.y_test.max())) + 1

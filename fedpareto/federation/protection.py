@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -12,23 +13,32 @@ from fedpareto.contract import on_the_sum
 from fedpareto.errors import SettingError
 from fedpareto.federation.block import Block
 from fedpareto.federation.cohorts import Cohort
+from fedpareto.federation.setup import Setup
 from fedpareto.federation.split import Indices
 from fedpareto.federation.state import State
 from fedpareto.mechanisms import AddsGaussian, Upload, adds_noise
-from fedpareto.noise import Noise
+from fedpareto.noise import Noise, SystemNoise, derive
 
 SERVER = -1  # stands for the server where noise is drawn by client
 
 
 def protect(
-    block: Block, state: State, s: int, t: int, clients: Indices, updates: Tensor, came: Tensor
+    block: Block,
+    state: State,
+    s: int,
+    t: int,
+    clients: Indices,
+    updates: Tensor,
+    came: Tensor,
+    noise: Noise | None = None,
 ) -> Upload:
     """Return what the server sees of these clients' updates [R,M,P] in repeat s and round t.
 
-    came [R] is how many clients take part in the round.
+    came [R] is how many clients take part in the round. noise is given where more is drawn from it
+    afterwards.
     """
     setup = block.repeats[s]
-    noise = Noise(setup.seed, t, clients.tolist(), block.device)
+    noise = noise or noise_of(setup, t, clients, block.device)
     values = {**block.settings, **block.facts, "participants": came.float()}
     one = torch.ones(updates.shape[:2], device=block.device)
     plain = Upload(
@@ -45,6 +55,17 @@ def protect(
     return upload
 
 
+def noise_of(setup: Setup, t: int, clients: Indices, device: str, *path: str) -> Noise:
+    """Return the noise of these clients in a round; path names a stream beside the usual.
+
+    Where deployed it is the system's, which draws in the same words.
+    """
+    if setup.secret is not None:
+        return cast(Noise, SystemNoise(len(clients), device))
+    seed = derive(setup.seed, *path) if path else setup.seed
+    return Noise(seed, t, clients.tolist(), device)
+
+
 def missing_noise(block: Block, s: int, t: int, cohort: Cohort) -> Tensor | None:
     """Return the noise [R,P] that the server adds where nobody came; None where somebody did.
 
@@ -59,7 +80,7 @@ def missing_noise(block: Block, s: int, t: int, cohort: Cohort) -> Tensor | None
     sigma, _ = mechanism.gaussian(values)
     where = torch.from_numpy(nobody).to(block.device)
     strength: Tensor = where * on_the_sum(sigma, values["cohort"], block.terms.sampling)
-    drawn = Noise(setup.seed, t, [SERVER], block.device).normal(block.stack.size)
+    drawn = noise_of(setup, t, np.array([SERVER]), block.device).normal(block.stack.size)
     noise = strength[:, None] * drawn
     return noise if block.exists is None else noise * block.exists[s]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from fedpareto.contract import by_chance
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 def check_terms(problem: Federation, local: ClipsRecords) -> None:
     """Refuse settings with which a record would not be hidden as it is priced."""
     training = problem.training
+    _check_numbers(local)
     if training.weighting != "uniform":
         raise SettingError(
             "training.weighting: must be uniform where local steps hide records, found "
@@ -39,6 +41,23 @@ def check_terms(problem: Federation, local: ClipsRecords) -> None:
         raise SettingError(
             "local.record_noise_multiplier: must add noise where ε is asked for, found 0: without "
             "noise there is no ε. Raise its lower end above 0."
+        )
+
+
+def _check_numbers(local: ClipsRecords) -> None:
+    """Refuse a norm that bounds nothing, and noise that is none."""
+    norm, noise = (
+        float(least(local.record_clipping_norm)),
+        float(least(local.record_noise_multiplier)),
+    )
+    if not 0 < norm < math.inf:
+        raise SettingError(
+            "local.record_clipping_norm: must be above 0 and finite, since nothing else bounds how "
+            f"far a record moves a step, found {norm:g}."
+        )
+    if not 0 <= noise < math.inf:
+        raise SettingError(
+            f"local.record_noise_multiplier: must be at least 0 and finite, found {noise:g}."
         )
 
 

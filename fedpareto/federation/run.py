@@ -62,7 +62,7 @@ def one_round(
             if observer is not None:
                 updates = observer.updates(s, t, asked, updates)
             if block.setup.private:
-                updates = _finite(updates)
+                updates = finite(updates)
             else:
                 too_long = _too_long(updates, began.models[s])
                 wild[s] |= (too_long & takes_part).any(1)
@@ -116,7 +116,7 @@ def _too_long(updates: Tensor, models: Tensor) -> Tensor:
     return ~(length <= most[:, None])
 
 
-def _finite(updates: Tensor) -> Tensor:
+def finite(updates: Tensor) -> Tensor:
     """Return updates [R,M,P] with zeros for a client whose own is not finite.
 
     Not every mechanism bounds such an update: unbounded, it would show whatever noise is added.

@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Held:
+    """What there is of the data where a client is deployed: its own records, and no others."""
+
+    data: Dataset
+    client: int
+
+
+@dataclass(frozen=True)
 class Setup:
     """What all federations of one repeat share."""
 
@@ -47,6 +55,10 @@ class Setup:
     # hidden only as one client, and nothing is told but what noise hides
     private: bool = False
     kept: Facts | None = None  # what stands for the data where rows are only shown
+    held: Held | None = None  # where deployed: the records that are here
+    # where deployed: a fresh wide seed of the system's, from which mini-batches are drawn; noise is
+    # then drawn from the system itself
+    secret: int | None = None
 
     @property
     def images(self) -> int:
@@ -55,7 +67,7 @@ class Setup:
 
     @property
     def data(self) -> Dataset:
-        return load(self.where)
+        return self.held.data if self.held else load(self.where)
 
     @property
     def clients(self) -> int:
@@ -74,11 +86,15 @@ class Setup:
     def test_split(self) -> Split:
         """Deal the test images to the clients, in the proportions of their training images."""
         data = self.data
+        if self.held:
+            return _all_of(len(data.y_test), self.held.client, self.clients)
         return dealt(data.y_test, self.where, self._dealt()[1], data.sites_test)
 
     def _dealt(self) -> tuple[Split, int]:
         """Return who holds which training images, and the seed by which they were dealt."""
         data = self.data
+        if self.held:
+            return _all_of(len(data.y_train), self.held.client, self.clients), self.split_seed
         return deal(data.y_train, self.where, self.split_seed, data.sites_train)
 
     def module(self, model: Model) -> nn.Module:
@@ -111,15 +127,21 @@ class Setup:
         """
         work = work or self.training.work
         size = work.batch_size
+        seed = self.seed if self.secret is None else self.secret
         if self.draws_records_by_chance:
             share = float(chance(size, dealt))
             steps, _ = work.of(dealt)
-            picks = chance_batches(self.seed, t, client, len(mine), steps, share)
+            picks = chance_batches(seed, t, client, len(mine), steps, share)
             return np.where(picks >= 0, mine[picks], -1)
         if work.steps:
-            return mine[step_batches(self.seed, t, client, len(mine), work.steps, size)]
-        picks = epoch_batches(self.seed, t, client, len(mine), work.epochs, size)
+            return mine[step_batches(seed, t, client, len(mine), work.steps, size)]
+        picks = epoch_batches(seed, t, client, len(mine), work.epochs, size)
         return np.where(picks >= 0, mine[picks], -1)
+
+
+def _all_of(records: int, client: int, clients: int) -> Split:
+    """Return the split in which one client holds all records that are here."""
+    return Split.by_owner(np.full(records, client), clients)
 
 
 def fills_up(held: Federation | Setup) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fedpareto.contract import share_of_noise
 from fedpareto.errors import SettingError
 from fedpareto.mechanisms.base import OF, OF_HELP, Upload, each, restored, subject
+from fedpareto.noise import added
 from fedpareto.settings import Real, setting
 
 if TYPE_CHECKING:
@@ -113,10 +114,7 @@ class Randomization:
         everyone = upload.count.new_tensor(float(sent.shape[1]))
         sigma, _ = self.gaussian({"cohort": everyone, **values})
         clipped = self._clipped(sent, values)
-        drawn = noise.normal(sent.shape[2])
-        if upload.exists is not None:
-            drawn = drawn * upload.exists[:, None]
-        noisy = clipped.addcmul_(each(sigma * _topped_up(values)), drawn)
+        noisy = added(noise, clipped, each(sigma * _topped_up(values)), upload.exists)
         return upload.dense(restored(upload, noisy, self.of))
 
     def _clipped(self, sent: Tensor, values: Mapping[str, Tensor]) -> Tensor:

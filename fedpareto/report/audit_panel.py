@@ -18,6 +18,7 @@ from fedpareto.report.audits import (
     audits_of,
     claim_of,
     claim_words,
+    gain,
     measured,
     percent,
     short,
@@ -28,7 +29,11 @@ from fedpareto.report.points import View
 from fedpareto.store import Audit
 
 FEWEST = 4  # points of which it can be said that they are ordered alike
-ATTACKS = (("auc", "AUC of records"), ("client_auc", "AUC of clients"), ("psnr", "dB of pictures"))
+ATTACKS: tuple[tuple[str, Callable[[Audit], float | None]], ...] = (
+    ("AUC of records", lambda a: measured(a, "auc")),
+    ("AUC of clients", lambda a: measured(a, "client_auc")),
+    ("dB above the mean image", gain),
+)
 Found = Sequence[tuple[Point, list[Audit]]]
 
 
@@ -189,9 +194,11 @@ def _ordered(seen: View, found: Found) -> Html:
     """Say how far objectives, ε and proxies order points as attacks do, by Spearman's ρ."""
     views = list(dict.fromkeys(a.view for _, audits in found for a in audits))
     rows, drawn = [], []
-    for name, words in ATTACKS:
+    for words, value_of in ATTACKS:
         for view in views:
-            attacked = [(p, value) for p, audits in found for value in _values(audits, name, view)]
+            attacked = [
+                (p, value) for p, audits in found for value in _values(audits, value_of, view)
+            ]
             for heading, of, is_objective in _scales(seen):
                 pairs = [(v, value) for p, value in attacked for v in [of(p)] if v is not None]
                 rho = _rho(pairs)
@@ -209,9 +216,11 @@ def _ordered(seen: View, found: Found) -> Html:
     return Html(table(heads, rows, caption) + f'<div class="plots">{"".join(drawn)}</div>\n')
 
 
-def _values(audits: Sequence[Audit], name: str, view: str) -> list[float]:
-    """Return the last value of a measure from one view, if there is one."""
-    values = [v for a in audits if a.view == view for v in [measured(a, name)] if v is not None]
+def _values(
+    audits: Sequence[Audit], value_of: Callable[[Audit], float | None], view: str
+) -> list[float]:
+    """Return the last value of an attack from one view, if there is one."""
+    values = [v for a in audits if a.view == view for v in [value_of(a)] if v is not None]
     return values[-1:]
 
 

@@ -42,6 +42,15 @@ def measured(a: Audit, name: str) -> float | None:
     return number(a.measures, name)
 
 
+def gain(a: Audit) -> float | None:
+    """Return by how many dB pictures are nearer than the mean image, which needs no upload.
+
+    What is no nearer is worth as much as that image, however far it is.
+    """
+    near, plain = measured(a, "psnr"), measured(a, "psnr_of_mean")
+    return None if near is None else max(0.0, near - (plain or 0.0))
+
+
 def claim_of(a: Audit) -> tuple[float, float] | None:
     """Return the ε that is claimed and the ε̂ that was shown of it; None without both."""
     claim, shown = measured(a, "epsilon"), measured(a, "epsilon_hat")
@@ -74,6 +83,8 @@ def lines(seen: View, point: Point | None) -> list[str]:
 
 def _found(a: Audit) -> str:
     """Return what one attack found, in words."""
+    if a.measures.get("without"):
+        return str(a.measures["without"])
     if claim_of(a):
         canaries = measured(a, "canaries") or 0
         sure = percent(measured(a, "confidence"))

@@ -54,14 +54,14 @@ def card(seen: View, point: Point, trained: Trained, row: Trial | None, weights:
     parts = [
         f"{TITLE} {_text(seen.study.name)}, trial {point.trial}, repeat {trained.repeat}",
         "A model trained by federated learning in a simulation, with the settings below.",
-        _section("Settings", _table(("setting", "value"), _settings(seen, trained))),
-        _section("Data", _table(("what", "which"), _data(seen))),
-        _section("Model", _table(("parameter", "shape"), _shapes(trained))),
-        _section("Measures", _table(("measure", "value"), _measures(trained))),
-        _section("What is promised", _bullets(_promised(seen, point))),
-        _section("What is not promised", _bullets(not_guaranteed(seen, point))),
-        _section("Versions and hashes", _table(("what", "which"), _hashes(seen, row, weights))),
-        _section("How to use it", _usage()),
+        section("Settings", table(("setting", "value"), _settings(seen, trained))),
+        section("Data", table(("what", "which"), _data(seen))),
+        section("Model", table(("parameter", "shape"), _shapes(trained))),
+        section("Measures", table(("measure", "value"), _measures(trained))),
+        section("What is promised", bullets(_promised(seen, point))),
+        section("What is not promised", bullets(not_guaranteed(seen, point))),
+        section("Versions and hashes", table(("what", "which"), _hashes(seen, row, weights))),
+        section("How to use it", _usage()),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -128,11 +128,13 @@ def _usage() -> str:
     )
 
 
-def _section(title: str, body: str) -> str:
+def section(title: str, body: str) -> str:
+    """Return a part of a card under its title."""
     return f"## {title}\n\n{body}"
 
 
-def _table(heads: Sequence[str], rows: Iterable[tuple[str, str]]) -> str:
+def table(heads: Sequence[str], rows: Iterable[tuple[str, str]]) -> str:
+    """Return rows as a table of a card; what they hold is text and never markup."""
     lines = [_row(heads), _row("---" for _ in heads), *(_row(map(_text, row)) for row in rows)]
     return "\n".join(lines)
 
@@ -141,7 +143,8 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _bullets(lines: Iterable[str]) -> str:
+def bullets(lines: Iterable[str]) -> str:
+    """Return lines as a list of a card; what they hold is text and never markup."""
     return "\n".join(f"- {_text(line)}" for line in lines)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from fedpareto.errors import FedparetoError, guarded
 from fedpareto.federation import Federation
 from fedpareto.federation.timing import block_seconds
-from fedpareto.problem import is_private
+from fedpareto.problem import Checks, is_private
 from fedpareto.report.progress import in_words, progress
 from fedpareto.settings import largest
 from fedpareto.store import Store
@@ -31,6 +31,8 @@ def estimate(study: Study, rows: Path) -> str:
     over as soon as those, or its data are private.
     """
     try:
+        if isinstance(study.problem, Checks):
+            study.problem.check()
         found = _beside(study, rows)
     except FedparetoError:  # the run itself says what is wrong
         return ""

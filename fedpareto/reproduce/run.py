@@ -59,14 +59,15 @@ def write_study(part: Part, scale: str, folder: Path) -> Path:
 
 
 def _check_same(path: Path, text: str) -> None:
-    """Refuse to write over a study file that says something else: someone may have changed it."""
+    """Refuse to write over a study file that someone changed; a budget may be another one."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return
     except ValueError:
         found = {}
-    if found != tomllib.loads(text):
+    meant = tomllib.loads(text)
+    if found | {"budget": 0} != meant | {"budget": 0}:
         raise SettingError(
             f"--output: {path} must be the study file that is written there, found another, which "
             "would be lost. Move it away, or name another folder."

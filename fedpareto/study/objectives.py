@@ -203,7 +203,8 @@ def _first(*values: float | None) -> float | None:
 def _missing(needs: Iterable[str], held: Mapping[str, Any]) -> list[str]:
     """Return what a measure is computed from and neither mechanism nor local step has, in words."""
     mechanism, local, privacy = held["mechanism"], held["local"], held["privacy"]
-    if mechanism is None or is_unseen(mechanism) or is_unseen(local):
+    unread = mechanism is None or local is None
+    if unread or is_unseen(mechanism) or is_unseen(local):
         return []
     there = {*LOST.values(), *named(mechanism)}
     if adds_noise(mechanism):

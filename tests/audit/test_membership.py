@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from fedpareto import Chain, Data, Federation, Float, Mlp, Privacy, Randomization, Training
+from fedpareto import (
+    Chain,
+    Data,
+    Federation,
+    Float,
+    Mlp,
+    Privacy,
+    Randomization,
+    Training,
+    load_study,
+)
 from fedpareto.audit import Membership, Points
 from fedpareto.audit.lira import auc, found_at, likelihood_ratios, roc, told
 from fedpareto.audit.shadows import members, shadows
@@ -53,7 +65,8 @@ def test_uploads_tell_more_of_a_record_than_sums_these_than_the_last_model_and_n
 @pytest.mark.slow
 def test_the_quickstart_is_near_chance_and_the_overfitted_example_is_not():
     (quickstart,) = found(points((0.03,)), n=256)
-    (by_heart,) = found(points((0.0,), rounds=60, epochs=5, mechanism=Randomization(SIGMA, 100.0)), n=256)
+    problem = load_study(Path(__file__).parents[2] / "examples" / "overfitted.toml").problem
+    (by_heart,) = found(Points(problem, (0,), ({"sigma": 0.0, "clipping_norm": 100.0},)), n=256)
     for measures in (quickstart, by_heart):
         print({name: m for name, m in measures.items() if "roc" not in name})
     assert quickstart["auc"] < 0.54

@@ -156,6 +156,21 @@ def test_it_says_why_it_does_not_apply():
     assert WhiteBox().inapplicable(by_size, "server") is None
 
 
+def test_points_without_noise_that_can_be_seen_are_no_alarm_and_say_so():
+    from fedpareto.audit import Canary
+    from fedpareto.audit.words import sentence
+
+    asked = points(mechanism=Randomization(Float("sigma", 0.0, 3.0), 1.0), sigmas=(0.0, 0.5, 1e-9))
+    for attack in (WhiteBox(), Canary(100)):
+        for view in VIEWS:
+            none, noisy, faint = (f.measures for f in attack.audit(asked, view, 0))
+            assert none == faint == {"without": "no noise, or too little beside the rounding of numbers", "alarm": False}
+            assert sentence(none) == none["without"]
+            assert not noisy["alarm"]
+            assert {"epsilon_hat", "strength"} & set(noisy)
+        assert attack.seconds(asked.at([0]), "server") == 0
+
+
 def test_where_nobody_came_nothing_is_said():
     asked = points("poisson", sigmas=(0.5,))
     alone = replace(asked.problem, training=replace(asked.problem.training, sample_ratio=1 / 12, rounds=2))

@@ -7,11 +7,19 @@ import pickle
 import stat
 
 import gmpy2
+import numpy as np
 import pytest
 
 from fedpareto.crypto import (
+    BfvClient,
+    BfvCodec,
+    BfvKey,
+    BfvServer,
     PrivateKey,
     PublicKey,
+    kind_of,
+    read_bfv_key,
+    read_bfv_public_key,
     read_private_key,
     read_public_key,
     write_private_key,
@@ -176,3 +184,54 @@ def test_a_key_is_checked_again_when_it_is_read(tmp_path):
     path.chmod(0o600)
     with pytest.raises(BadKey, match="must differ"):
         read_private_key(path, allow_insecure=True)
+
+
+LATTICE = BfvKey.generate()
+
+
+def test_bfv_keys_come_back_from_their_files(tmp_path):
+    write_private_key(LATTICE, tmp_path / "key")
+    write_public_key(LATTICE.public, tmp_path / "key.pub")
+    assert read_bfv_key(tmp_path / "key") == LATTICE
+    assert read_bfv_public_key(tmp_path / "key.pub") == LATTICE.public
+    assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
+    assert [kind_of(tmp_path / name) for name in ("key", "key.pub")] == [("bfv", True), ("bfv", False)]
+    sum_of_two = BfvServer(LATTICE.public, BfvCodec(2))
+    client = BfvClient(read_bfv_key(tmp_path / "key"), BfvCodec(2))
+    one = client.encrypt(np.array([1, -2, 3]))
+    np.testing.assert_array_equal(client.decrypt(sum_of_two.add(one, client.encrypt(np.array([4, 4, 4])))), [5, 2, 7])
+
+
+def test_a_bfv_key_file_that_others_can_read_is_refused(tmp_path):
+    write_private_key(LATTICE, tmp_path / "key")
+    (tmp_path / "key").chmod(0o640)
+    with pytest.raises(BadKey, match=r"must be readable by its owner alone, found mode 640. Run: chmod 600"):
+        read_bfv_key(tmp_path / "key")
+
+
+def test_no_secret_bfv_key_is_written_where_a_public_one_goes(tmp_path):
+    with pytest.raises(BadKey, match=r"must be bytes that BfvKey.generate made, beginning with 'fedpareto bfv public key 2'"):
+        write_public_key(LATTICE.secret, tmp_path / "key.pub")
+    assert not (tmp_path / "key.pub").exists()
+
+
+def test_the_public_half_of_a_bfv_key_holds_nothing_of_the_secret():
+    bits = LATTICE.secret[len(LATTICE.public) - 32 + 4 :]  # after magic, bits and the public part
+    pieces = {bits[i : i + 16] for i in range(0, len(bits) - 48, 16)}
+    assert not any(piece in LATTICE.public for piece in pieces)
+    assert BfvKey.of(LATTICE.secret) == LATTICE
+    assert "secret not shown" in repr(LATTICE)
+
+
+def test_a_key_file_of_another_scheme_is_named(tmp_path):
+    write_private_key(KEY, tmp_path / "paillier")
+    write_private_key(LATTICE, tmp_path / "bfv")
+    with pytest.raises(BadKey, match=r"must hold a BFV secret key, found a fedpareto paillier private key. Name another file."):
+        read_bfv_key(tmp_path / "paillier")
+    with pytest.raises(BadKey, match=r"found a BFV secret key. Name another file."):
+        read_bfv_public_key(tmp_path / "bfv")
+    (tmp_path / "note").write_text("hello")
+    with pytest.raises(BadKey, match="must be a key file that fedpareto wrote, found something else"):
+        kind_of(tmp_path / "note")
+    with pytest.raises(BadKey, match="must be a key file that can be read, found: No such file"):
+        kind_of(tmp_path / "none")

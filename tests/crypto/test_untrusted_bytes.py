@@ -26,6 +26,9 @@ from fedpareto.crypto import (
     Codec,
     PaillierClient,
     PrivateKey,
+    kind_of,
+    read_bfv_key,
+    read_bfv_public_key,
     read_private_key,
     read_public_key,
 )
@@ -98,6 +101,16 @@ def take_file(read, path):
     return take
 
 
+def take_bfv_file(read, path):
+    def take(data):
+        path.unlink(missing_ok=True)
+        path.write_bytes(data)
+        path.chmod(0o600)
+        key = read(path)
+        take_secret(key.secret) if isinstance(key, BfvKey) else take_public(key) if isinstance(key, bytes) else None
+    return take
+
+
 def take_secret(data):
     """A client with another key may encrypt what it reads itself, but never reads the sum of the others wrongly."""
     client = BfvClient(replace(LATTICE, secret=data), BfvCodec(5))
@@ -121,6 +134,9 @@ def readers(folder):
         "BfvKey.public": (LATTICE.public, take_public, True),
         "read_private_key": (PRIVATE, take_file(read_private_key, folder / "private"), False),
         "read_public_key": (PUBLIC_FILE, take_file(read_public_key, folder / "public"), False),
+        "read_bfv_key": (LATTICE.secret, take_bfv_file(read_bfv_key, folder / "secret"), True),
+        "read_bfv_public_key": (LATTICE.public, take_bfv_file(read_bfv_public_key, folder / "lattice"), True),
+        "kind_of": (LATTICE.public, take_bfv_file(kind_of, folder / "kind"), False),
     }
 
 
@@ -191,7 +207,7 @@ def test_every_reader_takes_what_is_right(tmp_path):
 
 
 def test_malformed_bytes_raise_our_own_errors_alone(tmp_path):
-    counts = fuzz(tmp_path, 200, 0)
+    counts = fuzz(tmp_path, 240, 0)
     assert all(refused for refused, _ in counts.values()), counts
 
 
@@ -212,7 +228,7 @@ def test_no_reader_is_left_out(tmp_path):
                 if isinstance(one, ast.FunctionDef) and re.match(r"(read|load|from_bytes|parse|decode|deserial)", one.name):
                     found.add(f"{node.name}.{one.name}" if isinstance(node, ast.ClassDef) else one.name)
     assert found == {"Server.read", "PaillierServer.read", "BfvServer.read", "Ciphertext.from_bytes", "Stamp.from_bytes", "read_private_key",
-                     "read_public_key"}
+                     "read_public_key", "read_bfv_key", "read_bfv_public_key"}
 
 
 @pytest.mark.parametrize("scheme", CLIENTS)
@@ -336,6 +352,19 @@ def test_keys_too_long_to_check_are_refused(tmp_path):
     (tmp_path / "key").write_text(json.dumps({"kind": "fedpareto paillier public key", "n": f"{2**44497 - 1:x}"}))
     with pytest.raises(BadKey, match="at most 16384 bits, found another number"):
         read_public_key(tmp_path / "key")
+
+
+@pytest.mark.parametrize("data", [b"", b"junk", PUBLIC, SECRET, PRIVATE, PUBLIC_FILE, LATTICE.public, LATTICE.secret, LATTICE.secret[:-1],
+                                  sealed(LATTICE.secret[:-32] + b"more"), sealed(SECRET + b"\xff" + LATTICE.secret[len(SECRET) + 1 : -32]),
+                                  sealed(PUBLIC + b"\x10" + LATTICE.public[len(PUBLIC) + 1 : -32])], ids=range(12))
+def test_bfv_key_files_of_any_content_are_refused_by_name(tmp_path, data):
+    path = tmp_path / "key"
+    path.write_bytes(data)
+    path.chmod(0o600)
+    for read, right in ((read_bfv_key, LATTICE.secret), (read_bfv_public_key, LATTICE.public)):
+        if data != right:
+            with pytest.raises(BadKey, match=rf"{path}: .*must .* found "):
+                read(path)
 
 
 @pytest.mark.parametrize("data", [None, "text", b"", b"junk", PUBLIC, SECRET + b"\x14" + bytes(32), sealed(PUBLIC + b"\x14"), sealed(PUBLIC + b"\x15"),

@@ -416,6 +416,10 @@ REFUSED = {
     "a mini-batch larger than a client": ({"batch_size": 200}, {}, "training.batch_size: must be at most the 107 records of client"),
     "weights by size": ({"weighting": "size"}, {}, "training.weighting: must be uniform where local steps hide records, found size"),
     "shuffled batches by steps": ({}, {"local": DpSgd(1.0, batches="shuffled")}, "local.batches: must be poisson where local_steps is given, found shuffled"),
+    "no room to clip to": ({}, {"local": DpSgd(1.0, 0.0)}, "local.record_clipping_norm: must be above 0 and finite, .*found 0"),
+    "a norm below 0": ({}, {"local": DpSgd(1.0, Float("record_clipping_norm", -1.0, 1.0))}, "local.record_clipping_norm: must be above 0 and finite, .*found -1"),
+    "a norm without end": ({}, {"local": DpSgd(1.0, math.inf)}, "local.record_clipping_norm: must be above 0 and finite, .*found inf"),
+    "noise that is no number": ({}, {"local": DpSgd(math.nan)}, "local.record_noise_multiplier: must be at least 0 and finite, found nan"),
     "a loss of the batch": ({"loss": "test_records:batch_loss"}, {}, "must treat each record by itself where local steps hide records"),
 }
 

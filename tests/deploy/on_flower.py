@@ -1,0 +1,90 @@
+"""Run in the environment with Flower: `python on_flower.py APP [kill]` deploys an app, kills parties if asked, prints JSON.
+
+Each party is killed in the middle of a round and started again as a person would: a node, a client's process, the server's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from fedpareto.deploy import local, progress
+from fedpareto.deploy.local import NAME, check_alive, result, running, start_node, watched
+
+
+def run(there):
+    there.call("flwr", "run", str(there.app), NAME, "--run-config", local._config(there))
+
+
+def processes(of, word):
+    """Return the processes of a group's session whose command line holds a word."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            session = int((entry / "stat").read_text().rpartition(")")[2].split()[3])
+        except (OSError, ValueError):
+            continue
+        if session == of.pid and word in command:
+            found.append(int(entry.name))
+    return found
+
+
+def wait_for(what, seconds=180):
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        found = what()
+        if found:
+            return found
+        time.sleep(0.2)
+    raise SystemExit("waited in vain")
+
+
+def began(there, rounds):
+    """Say whether a round beyond so many has begun."""
+    path = there.server / "ledger.jsonl"
+    return path.is_file() and path.read_text().count('"state":"began"') > rounds
+
+
+def kill_in_turn(there, say):
+    run(there)
+    wait_for(lambda: began(there, 0))
+    os.killpg(there.started["node1"].pid, signal.SIGKILL)
+    there.stop("node1")
+    say("killed node 1 in round 1")
+    time.sleep(2)
+    start_node(there, 1)
+    wait_for(lambda: began(there, 1))
+    for pid in wait_for(lambda: processes(there.started["node2"], "flwr-clientapp")):
+        os.kill(pid, signal.SIGKILL)
+    say("killed the client's process of node 2 in round 2")
+    wait_for(lambda: began(there, 2))
+    for pid in wait_for(lambda: processes(there.started["superlink"], "flwr-serverapp")):
+        os.kill(pid, signal.SIGKILL)
+    say("killed the server's process in round 3")
+    time.sleep(2)
+    check_alive(there, "superlink")
+    run(there)
+
+
+def main(app, kill):
+    started = time.monotonic()
+
+    def say(what):
+        print(f"{time.monotonic() - started:.1f} s: {what}", file=sys.stderr, flush=True)
+
+    with running(app) as there:
+        if kill:
+            kill_in_turn(there, say)
+        else:
+            run(there)
+        watched(there, say)
+        print(json.dumps(result(there) | {"seconds": time.monotonic() - started, "refused": progress.there(there.server).refused}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), "kill" in sys.argv[2:])

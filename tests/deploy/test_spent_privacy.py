@@ -1,0 +1,102 @@
+"""What a deployment enters into its ledgers is what was really done, and nothing of it can be forgotten."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from replayed import World, study_of
+from test_ledger_prices import POISSON, history_of
+
+from fedpareto.deploy.client import answer
+from fedpareto.deploy.ledger import read
+from fedpareto.deploy.messages import packed, request
+from fedpareto.deploy.pricing import price, terms_of
+from fedpareto.errors import DeploymentError
+from fedpareto.privacy import Privacy
+
+WIDE = {"name": "mlp", "hidden": [64]}  # parameters enough to measure a spread
+
+
+def world_of(folder, **changed):
+    folder.mkdir(exist_ok=True)
+    return World(study_of(folder, **changed), folder, replay=False)
+
+
+def ask(world, k, t, came, do="train"):
+    model = packed(world.here.clients[k].block.initial[0, 0])
+    return answer(world.here.clients[k], request(world.agreed, do, round=t, came=came, model=model))
+
+
+@pytest.mark.parametrize(("sampling", "came"), [("fixed", 3), ("poisson", 1), ("poisson", 5)])
+def test_the_noise_in_the_ledger_is_the_noise_in_the_upload(tmp_path, sampling, came):
+    """An upload of almost no training is noise alone; its spread is measured."""
+    world = world_of(tmp_path / "w", model=WIDE, training={"sampling": sampling, "learning_rate": 1e-9})
+    sent = ask(world, 0, 0, came)
+    values = np.frombuffer(sent["values"], "<f4")
+    (entered,) = read(tmp_path / "w" / "client0" / "ledger.jsonl").attempts[-1].noise
+    assert values.std() == pytest.approx(entered, rel=5 / np.sqrt(2 * len(values)))
+
+
+def test_the_servers_ledger_has_the_noise_of_the_sites(tmp_path):
+    world = world_of(tmp_path / "w", training={"sampling": "poisson", "sample_ratio": 0.5, "rounds": 6})
+    world.serve()
+    sites = {k: read(p).attempts for k in range(5) if (p := tmp_path / "w" / f"client{k}" / "ledger.jsonl").exists()}
+    for one in read(tmp_path / "w" / "server" / "ledger.jsonl").attempts:
+        mine = {k: next(a.noise[0] for a in sites[k] if a.round == one.round) for k in one.answered}
+        assert list(mine.values()) == list(one.noise)
+
+
+def test_a_site_that_lost_what_it_sent_sends_nothing_else_for_that_round(tmp_path):
+    world = world_of(tmp_path / "w")
+    assert "refused" not in ask(world, 0, 0, 3)
+    (tmp_path / "w" / "client0" / "client.safetensors").unlink()
+    for t in (0, 0):
+        assert "which this site has answered by its ledger, found round 1, and what was sent is lost" in ask(world, 0, t, 3)["refused"]
+    assert "refused" not in ask(world, 0, 1, 3)
+
+
+@pytest.mark.parametrize("party", ["server", "client1"])
+def test_a_party_that_lost_its_ledger_does_not_begin_another(tmp_path, party):
+    world = world_of(tmp_path / "w", training={"sample_ratio": 1.0, "rounds": 3})
+
+    class Killed(Exception):
+        pass
+
+    def kill(progress):
+        raise Killed
+
+    with pytest.raises(Killed):
+        world.serve(kill)
+    (tmp_path / "w" / party / "ledger.jsonl").unlink()
+    with pytest.raises(DeploymentError, match=r"must be beside \w+.safetensors, found none: what was spent so far would be forgotten"):
+        world.serve()
+
+
+def test_a_clients_limit_is_its_own_ledger(tmp_path):
+    """A server that asks for one round after another, and from the start again: a site answers each once."""
+    world = world_of(tmp_path / "w")
+    taken = [t for t in (0, 1, 2, 0, 1, 2, 3, 7, -1) if "refused" not in ask(world, 0, t, 3)]
+    assert taken == [0, 1, 2, 2]  # the last again, the same bytes
+    assert price(tmp_path / "w" / "client0" / "ledger.jsonl")["server"]["epsilon"] == world.agreed.planned["server"]
+
+
+def test_a_round_summed_twice_with_noise_of_the_server_is_not_taken_for_one():
+    held = terms_of(POISSON, Privacy(), 4, 1e-5)
+    first = (0, [1, 2], [1, 2], [1.3, 1.3], {})
+    second = (0, [1, 2], [1, 2], [1.3, 1.3], {"again": [1, 2], "server_noise": 0.9})
+    once = price(history_of(held, [first]), ["secagg"])["secagg"]["epsilon"]
+    assert price(history_of(held, [first, second]), ["secagg"])["secagg"]["epsilon"] > once
+
+
+def test_what_a_site_keeps_is_its_owners_alone(tmp_path):
+    """Its state holds updates before they are protected."""
+    world = world_of(tmp_path / "w")
+    ask(world, 0, 0, 3)
+    assert (tmp_path / "w" / "client0").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("odd", [{"wrong": float("nan")}, {"wrong": -5.0}, {"wrong": 1e9}, {"loss": float("inf")}, {"records": -3}, {"records": 10**13}, {"loss": "low"}])
+def test_counts_that_cannot_be_are_left_out_of_the_measures(tmp_path, odd):
+    world = world_of(tmp_path / "w", training={"rounds": 1})
+    world.here.spoil = lambda k, m, a: {**a, **odd} if k == 1 and "records" in a else a
+    assert [of["sites"] for of in world.serve().measures] == [4]
