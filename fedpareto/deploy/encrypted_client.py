@@ -115,6 +115,7 @@ def caught_up(client: Client, message: Mapping[str, Any], upto: int) -> Kept | i
         held = _stepped(client, held, message, have)
         have += 1
     if have > held_before:
+        client.ledger().close()  # begun before any state is kept
         keeping.write(client.path, held)
     return held if have == upto else have
 
