@@ -109,8 +109,8 @@ def statements(seen: View) -> list[str]:
 def _simulated(seen: View, point: Point) -> list[str]:
     """Say, where noise is added, that it comes from a seed and what that means."""
     stored = [point.measures.get(f"epsilon_{view}", math.nan) for view in VIEWS]
-    noisy = any(map(math.isfinite, stored)) if _unseen(seen) else guarantee_of(seen, point)
-    if not noisy:
+    noisy = any(isinstance(v, float) and math.isfinite(v) for v in stored)
+    if not noisy and (_unseen(seen) or not guarantee_of(seen, point)):
         return []
     secret = " and a secret in the database" if is_private(seen.study.problem) else ""
     return [SEEDED.format(and_secret=secret)]

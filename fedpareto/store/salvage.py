@@ -92,7 +92,7 @@ def _tables(path: Path, mended: bool) -> Tables:
                 for table in TABLES:
                     if mended or columns_of(version)[table] or columns_in(db, table):
                         tables[table] = _readable(db, table, lost)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # of a text in SQLite's own words too
             lost.append(Damage("study", "all", "all", str(error)))
     return tables, lost
 
