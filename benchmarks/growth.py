@@ -2,6 +2,8 @@
 
     python benchmarks/growth.py [--save] [--json]
 
+Without --save it measures nothing, and prints the tables of docs/scale.md from what is kept in results/.
+
 Rounds are timed on one thread of a CPU, in its own seconds, one series for each thing that grows, and a model of four terms
 is fitted to them:
 
@@ -10,8 +12,8 @@ is fitted to them:
 where steps are those of a client in a round, and models are clients of a round × trials together. The largest of each series
 is left out of the fit, so that the model is held against what it has not seen. The H200's terms are of the two measured sizes
 of one MLP (results/gpu.json), and a convolution's of operations a second at LeNet's measured pace: that is a model, not a
-measurement. What a search takes past this machine is then said by these, the share of their time that workers train
-(results/scale_out.json) and what a trial takes beside training (results/rows.json).
+measurement. What a search takes past this machine is then said by these, and the share of their time that workers train
+(results/scale_out.json).
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ SERIES = {  # clients, hidden neurons, batch size, trials together
 }
 STEPS = 10  # of a client in a round
 ROUNDS = 4
+GPUS = (1, 8, 64, 512)
 TOGETHER = (72, 288)  # trials together of the H200's figures, 5 clients each, batches of 64
 
 
@@ -141,38 +144,100 @@ def searches(card: dict[str, float]) -> Iterator[dict[str, Any]]:
                "gb_a_trial": 16 * size * cohort / 1e9}
 
 
-def on_gpus(search: dict[str, Any], gpus: int, busy: float, ms_a_block: float) -> float:
-    """Return the hours of a search on so many GPUs: as busy as workers were, or as fast as blocks can be handed out."""
+def on_gpus(search: dict[str, Any], gpus: int, busy: float) -> float:
+    """Return the hours of a search on so many GPUs, as busy as workers were; one block is the least."""
     blocks = search["trials"] / search["block"]
-    waves = max(blocks / gpus / busy, 1.0)
-    return max(waves * search["seconds_a_block"], blocks * ms_a_block / 1000) / 3600
+    return max(blocks / gpus / busy, 1.0) * search["seconds_a_block"] / 3600
+
+
+def rows_of_rounds(found: dict[str, Any]) -> Iterator[str]:
+    yield "| grows | clients | parameters | batch | trials together | a round, measured | by the model | of what was measured |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for r in found["rounds"]:
+        unseen = "" if r["fitted"] else ", not fitted to"
+        yield (f"| {r['series']} | {r['clients']} | {r['parameters']:,} | {r['batch']} | {r['trials']} | {1000 * r['seconds_a_round']:.1f} ms "
+               f"| {1000 * r['by_model']:.1f} ms | {r['ratio']:.2f}{unseen} |")
+
+
+def rows_of_trials() -> Iterator[str]:
+    """Yield what a study takes beside training, by results/rows.json."""
+    work = json.loads((RESULTS / "rows.json").read_text())["work"]
+    yield "| optimizer | trials | run | memory | go on | propose | front | report | verify |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for optimizer, trials in dict.fromkeys((w["optimizer"], w["rows"]) for w in work):
+        cpu = {w["work"]: w["cpu"] for w in work if (w["optimizer"], w["rows"]) == (optimizer, trials)}
+        of_run = next(w for w in work if (w["optimizer"], w["rows"], w["work"]) == (optimizer, trials, "run"))
+        rest = " | ".join(f"{cpu[name]:.1f} s" for name in ("go on", "propose", "front", "report", "verify"))
+        yield f"| {optimizer} | {trials:,} | {cpu['run']:.1f} s | {of_run['peak_mb']:.0f} MB | {rest} |"
+
+
+def rows_of_workers(scale: dict[str, Any]) -> Iterator[str]:
+    """Yield which share of their time workers train, by results/scale_out.json."""
+    levels = sorted({r["in_flight"] for r in scale["busy"]})
+    yield "| spread of a trial's time | workers | " + " | ".join(f"in_flight {L}" for L in levels) + " |"
+    yield "|---|---|" + "---|" * len(levels)
+    for spread, workers in dict.fromkeys((r["spread"], r["workers"]) for r in sorted(scale["busy"], key=lambda r: r["spread"])):
+        shares = {r["in_flight"]: r["busy"] for r in scale["busy"] if (r["spread"], r["workers"]) == (spread, workers)}
+        yield f"| {spread} | {workers} | " + " | ".join(f"{shares[L]:.2f}" for L in levels) + " |"
+
+
+def rows_of_cost(scale: dict[str, Any]) -> Iterator[str]:
+    """Yield what batches in flight cost in hypervolume, by results/scale_out.json."""
+    levels = sorted({r["in_flight"] for r in scale["cost"]})
+    yield "| optimizer | trials | seeds | " + " | ".join(f"in_flight {L}" for L in levels) + " |"
+    yield "|---|---|---|" + "---|" * len(levels)
+    for name in dict.fromkeys(r["optimizer"] for r in scale["cost"]):
+        rows = {r["in_flight"]: r for r in scale["cost"] if r["optimizer"] == name}
+        shown = " | ".join(f"{rows[L]['hypervolume']:.3f} ± {rows[L]['error']:.3f}" for L in levels)
+        yield f"| {name} | {rows[0]['trials']} | {len(rows[0]['of_seeds'])} | {shown} |"
+
+
+def rows_of_searches(found: dict[str, Any]) -> Iterator[str]:
+    yield "| search | client-steps a trial | trials | memory a trial | GPU hours | " + " | ".join(f"on {n}" for n in GPUS) + " |"
+    yield "|---|---|---|---|---|" + "---|" * len(GPUS)
+    for s in found["searches"]:
+        hours = " | ".join(f"{s['hours'][str(n)]:.3g} h" for n in GPUS)
+        yield f"| {s['search']} | {s['client_steps']:,} | {s['trials']:,} | {s['gb_a_trial']:.3g} GB | {s['gpu_hours']:.3g} | {hours} |"
+
+
+def tables(found: dict[str, Any], scale: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the tables of docs/scale.md, by what they are of; none of what was not measured yet."""
+    out = {"one round": [*rows_of_rounds(found)], "busy workers": [*rows_of_workers(scale)], "searches": [*rows_of_searches(found)]}
+    if "cost" in scale:
+        out["hypervolume at equal trials"] = [*rows_of_cost(scale)]
+    if (RESULTS / "rows.json").exists():
+        out["very many trials"] = [*rows_of_trials()]
+    return out
+
+
+def kept() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what was measured of growth and of workers."""
+    return json.loads((RESULTS / "growth.json").read_text()), json.loads((RESULTS / "scale_out.json").read_text())
+
+
+def modelled(found: dict[str, Any], scale: dict[str, Any]) -> dict[str, Any]:
+    """Return what searches take, by all that was measured."""
+    busy = min(r["busy"] for r in scale["busy"] if r["in_flight"] == 4 and r["spread"] == 0.3)
+    card = h200()
+    rows = [s | {"hours": {str(n): on_gpus(s, n, busy) for n in GPUS}} for s in searches(card)]
+    return found | {"h200": card, "searches": rows}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--save", action="store_true", help="measure, and write results/growth.json")
+    parser.add_argument("--save", action="store_true", help="measure rounds anew, and write results/growth.json")
     given = parser.parse_args()
-    kept = RESULTS / "growth.json"
-    found = fitted(measured()) if given.save or not kept.exists() else json.loads(kept.read_text())
-    scale = json.loads((RESULTS / "scale_out.json").read_text())
-    busy = min(r["busy"] for r in scale["busy"] if r["in_flight"] == 4 and r["spread"] == 0.3)
-    card = h200()
-    found |= {"command": "python benchmarks/growth.py --save", "torch": torch.__version__, "h200": card, "searches": list(searches(card))}
-    for search in found["searches"]:
-        search["hours"] = {str(n): on_gpus(search, n, busy, scale["overhead"]["ray_ms_a_block"]) for n in (1, 8, 64, 512)}
     if given.save:
-        kept.write_text(json.dumps(found, indent=1) + "\n")
+        found = {"command": "python benchmarks/growth.py --save", "torch": torch.__version__} | fitted(measured())
+        (RESULTS / "growth.json").write_text(json.dumps(found, indent=1) + "\n")
+    found, scale = kept()
+    found = modelled(found, scale)
     if given.json:
         print(json.dumps(found))
         return
-    for row in found["rounds"]:
-        unseen = "" if row["fitted"] else " (not fitted to)"
-        print(f"{row['series']:10s} {row['clients']:5d} clients, {row['parameters']:7d} parameters, batch {row['batch']:3d}, {row['trials']:3d} trials: "
-              f"{1000 * row['seconds_a_round']:8.1f} ms a round, by model {1000 * row['by_model']:8.1f} ({row['ratio']:.2f}×){unseen}")
-    for s in found["searches"]:
-        hours = ", ".join(f"{n}: {h:.3g}" for n, h in s["hours"].items())
-        print(f"{s['search']:28s} {s['client_steps']:8d} client-steps a trial, {s['gb_a_trial']:6.1f} GB, {s['gpu_hours']:9.2f} GPU hours; hours on GPUs {hours}")
+    for name, lines in tables(found, scale).items():
+        print(f"{name}\n", *lines, "", sep="\n")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
 
 The study is the quickstart's federation, one training a trial. Its results are made up in place of trained, by an executor, so
 that what is left is all that fedpareto does beside training. Every command runs in a process of its own, start-up included: the
-shortest study says what that is. Bars for 100,000 trials on two cores: a proposal, front and verify 30 s each, a report 60 s,
-and a run that needs at most twice the memory of the run of 1,000.
+shortest study says what that is. Bars for 100,000 trials, in seconds of a processor, since the machine may be shared: a
+proposal, front, verify and going on 60 each, a report 90, and a run that needs at most twice the memory of the shortest one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from fedpareto.trials import Result
 
 QUICKSTART = Path(__file__).parents[1] / "examples" / "quickstart.toml"
 OPTIMIZERS = {"random": 'name = "random"\nbatch = 20\n', "nsga2": 'name = "nsga2"\npopulation = 20\n'}
-BARS = {"propose": 30, "go on": 30, "front": 30, "verify": 30, "report": 60}  # seconds, of 100,000 trials
+BARS = {"propose": 60, "go on": 60, "front": 60, "verify": 60, "report": 90}  # seconds, of 100,000 trials
 FLAT = 2.0  # times the memory of the run of the fewest trials
 OTHERS = ("loss", "train_error", "seconds", "bytes_up", "bytes_down", "leakage", "mse", "accuracy")
 
@@ -66,9 +66,9 @@ def study_of(folder: Path, optimizer: str, rows: int) -> Study:
 
 
 def part(name: str, path: Path, rows: int) -> dict[str, Any]:
-    """Do one piece of work in this process, and say how long it took without start-up."""
+    """Do one piece of work in this process, and say what it took of a processor, without start-up."""
     study = load_study(path, budget=rows)
-    began = time.perf_counter()
+    began = time.process_time()
     if name in ("run", "go on"):
         run(replace(study, budget=rows + 20 * (name == "go on")), evaluate=made_up).close()
     else:
@@ -76,9 +76,9 @@ def part(name: str, path: Path, rows: int) -> dict[str, Any]:
             study = replace(study, optimizer=Bayesian())
         with Store.read(path.with_suffix(".db")) as store:
             history = known(study, store)
-        began = time.perf_counter()
+        began = time.process_time()
         points(study, history, len(history) // study.optimizer.batch)
-    return {"seconds_of_it": time.perf_counter() - began}
+    return {"cpu_of_it": time.process_time() - began}
 
 
 def timed(words: Sequence[str]) -> dict[str, Any]:
@@ -114,8 +114,8 @@ def judged(found: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield a line for each bar that a measurement does not hold."""
     few = {f["optimizer"]: f["peak_mb"] for f in reversed(found) if f["work"] == "run"}
     for f in found:
-        if f["rows"] == 100_000 and f["seconds"] > BARS.get(f["work"], np.inf):
-            yield f"{f['optimizer']}: {f['work']} took {f['seconds']:.0f} s (bar: {BARS[f['work']]} s)"
+        if f["rows"] == 100_000 and f["cpu"] > BARS.get(f["work"], np.inf):
+            yield f"{f['optimizer']}: {f['work']} took {f['cpu']:.0f} s (bar: {BARS[f['work']]} s)"
         if f["work"] == "run" and f["peak_mb"] > FLAT * few[f["optimizer"]]:
             yield f"{f['optimizer']}: {f['rows']} rows took {f['peak_mb'] / few[f['optimizer']]:.1f} times the memory (bar: {FLAT:g})"
 
@@ -137,9 +137,9 @@ def main() -> None:
             for rows in given.rows:
                 for row in measured(Path(folder), optimizer, rows):
                     found.append(row)
-                    also = f", {row['seconds_of_it']:.2f} s without start-up" if "seconds_of_it" in row else ""
+                    also = f", {row['cpu_of_it']:.2f} s without start-up" if "cpu_of_it" in row else ""
                     also += f"; {row['learns_from']}" if "learns_from" in row else ""
-                    print(f"{optimizer:6s} {rows:7d} rows, {row['work']:8s} {row['seconds']:7.1f} s, {row['peak_mb']:5.0f} MB{also}", flush=True)
+                    print(f"{optimizer:6s} {rows:7d} rows, {row['work']:8s} {row['cpu']:7.1f} s, {row['peak_mb']:5.0f} MB{also}", flush=True)
     for line in judged(found):
         print(line)
     if given.json:

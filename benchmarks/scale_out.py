@@ -128,9 +128,9 @@ def measured(workers: Sequence[int], quick: bool, parts: Sequence[str]) -> dict[
     if "memory" in parts:
         found["memory"] = [peak(trials) for trials in ((1000, 2000) if quick else (1000, 5000, 20_000))]
     if "cost" in parts:
-        seeds = 1 if quick else 5
+        seeds = 1 if quick else 3
         found["cost"] = [cost("nsga2", L, 200, 4 * seeds) for L in (0, 1, 2, 4)]
-        found["cost"] += [cost("bayesian", L, 60, seeds) for L in (0, 1, 2, 4)]
+        found["cost"] += [cost("bayesian", L, 40, seeds) for L in (0, 1, 2, 4)]
     return found
 
 

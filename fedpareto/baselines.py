@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from fedpareto.errors import DamagedStore, FedparetoError
 from fedpareto.evaluate import training_seed
 from fedpareto.executors import Executor
 from fedpareto.noise import derive
 from fedpareto.problem import HasBaselines, Problem, Recalls, is_private
-from fedpareto.store import Store
+from fedpareto.store import Store, settled
 from fedpareto.study import Study
 from fedpareto.trials import Baseline, Trial
 
@@ -33,7 +33,7 @@ def end(study: Study, store: Store, evaluate: Executor) -> None:
 
     It is a function of the rows: a raised budget that finds a better trial trains it anew.
     """
-    best = least_loss(study.problem, store.trials("done"))
+    best = least_loss(study.problem, (trial for piece in settled(store) for trial in piece))
     twin = study.problem.unprotected() if isinstance(study.problem, HasBaselines) else None
     if best is None or twin is None:
         return
@@ -48,12 +48,13 @@ def end(study: Study, store: Store, evaluate: Executor) -> None:
     store.keep_baselines(UNPROTECTED, kept)
 
 
-def least_loss(problem: Problem, trials: Sequence[Trial]) -> Trial | None:
+def least_loss(problem: Problem, trials: Iterable[Trial]) -> Trial | None:
     """Return the first of the trials whose models are best; None where nothing judges models."""
     if not isinstance(problem, HasBaselines) or problem.loss is None:
         return None
     name = problem.loss_measure
-    judged = [t for t in trials if math.isfinite(t.measures.get(name, math.nan))]
+    done = (t for t in trials if t.state == "done")
+    judged = (t for t in done if math.isfinite(t.measures.get(name, math.nan)))
     return min(judged, key=lambda t: t.measures[name], default=None)
 
 

@@ -95,7 +95,7 @@ BROKEN: dict[str, tuple[str, str, str, list[str]]] = {
     "limit on an objective that is no measure": (LEAKAGE, "[objectives.leakge]\nlimit = 0.8\n", "objectives.leakge",
                                                  ["there is no measure 'leakge'"]),
     "unknown key of an objective": ("limit = 0.8", "limt = 0.8", "objectives.leakage.limt", ["Did you mean 'limit'?"]),
-    "unknown case": ("limit = 0.8", 'case = "best"', "objectives.leakage.case", ["one of average, worst, found 'best'"]),
+    "unknown case": ("limit = 0.8", 'case = "best"', "objectives.leakage.case", ["one of average, worst, equal, by_size, found 'best'"]),
     # ranges
     "empty range": (CLIP, "clipping_norm = [2.0, 2.0]", "mechanism.clipping_norm", ["low < high, found [2.0, 2.0]"]),
     "reversed range": (CLIP, "clipping_norm = [4.0, 0.5]", "mechanism.clipping_norm", ["low < high, found [4.0, 0.5]"]),

@@ -275,7 +275,7 @@ def changes(world: World, words: list[str], status: int) -> list[str]:
 
 
 def may_change(world: World, name: str, words: list[str], before: bytes) -> bool:
-    """Say whether a command may change a file: what it writes again, and a database that only grows."""
+    """Say whether a command may change a file: an empty one, what it writes again, and a database that only grows."""
     verb, path = words[0], world.folder / name
     if verb in WRITES and name.endswith(tuple(WRITES[verb].split())) and b"fedpareto" in before:
         return True
@@ -283,7 +283,7 @@ def may_change(world: World, name: str, words: list[str], before: bytes) -> bool
         return path.suffix == ".toml" and any(word.endswith((name, "link.toml")) for word in words)
     if verb == "pick" and "--force" in words:
         return b"[objectives" in before and any(word.endswith(name) for word in words)
-    return (verb in ("run", "design") and not before) or (before.startswith(b"SQLite") and grown(before, path))
+    return (verb in ("run", "design", *WRITES) and not before) or (before.startswith(b"SQLite") and grown(before, path))
 
 
 def grown(before: bytes, path: Path) -> bool:

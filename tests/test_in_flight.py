@@ -19,7 +19,7 @@ from fedpareto.errors import SettingError, StudyError
 from fedpareto.evaluate import blocks_of, results_of
 from fedpareto.executors import More
 from fedpareto.front import nondominated
-from fedpareto.optimizers import OPTIMIZERS, composite
+from fedpareto.optimizers import OPTIMIZERS, Psl, QLogNehvi, composite
 from fedpareto.optimizers.bayesian import Bayesian, apart
 from fedpareto.problem import Problem
 from fedpareto.rescue import rescue
@@ -206,6 +206,17 @@ def test_of_very_many_trials_bayesian_learns_from_some_and_says_so(monkeypatch: 
     chosen = Bayesian(candidates=200).propose(problem, history, 2, 0)
     assert not {*map(tuple, chosen)} & {*map(tuple, x)}
     assert caplog.text.count("of 60 trials, processes learn from 40: the front, and others spread over all") == 1
+
+
+@pytest.mark.parametrize("optimizer", [Psl(start=10, steps=5), QLogNehvi(start=10, restarts=2, steps=5)])
+def test_other_optimizers_that_fit_processes_learn_from_as_many(optimizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = continuous(lambda x: np.stack([x[:, 0], 1 + x[:, 1] - np.sqrt(x[:, 0])], axis=1), 2, 2)
+    x = problem.space.snap(np.random.default_rng(0).random((60, 2)))
+    history = History(x, problem.function(x), np.arange(60) // 5)
+    from_all = optimizer.propose(problem, history, 2, 0)
+    assert optimizer.propose(problem, history, 2, 0).tolist() == from_all.tolist()
+    monkeypatch.setattr(composite, "MOST", 40)
+    assert optimizer.propose(problem, history, 2, 0).tolist() != from_all.tolist()
 
 
 def test_some_rows_of_a_history_bring_what_their_runs_showed() -> None:

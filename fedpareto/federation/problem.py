@@ -180,7 +180,6 @@ class Federation:
         """Return the same federation without protection; None where data are private."""
         return baselines.unprotected(self)
 
-    @property
     def examples(self) -> int:
         """How many records there are for training."""
         return (self.kept or Facts.of(load(self.data))).images

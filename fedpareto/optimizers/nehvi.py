@@ -11,6 +11,7 @@ import numpy as np
 
 from fedpareto.history import History
 from fedpareto.noise import derive
+from fedpareto.optimizers.composite import telling
 from fedpareto.optimizers.improvement import sweep
 from fedpareto.optimizers.random import start
 from fedpareto.optimizers.surrogate import STEPS, filled, torch_alone
@@ -79,8 +80,9 @@ class QLogNehvi:
         from botorch.optim.optimize import optimize_acqf
 
         d = len(problem.space)
+        told = telling(history)
         acquisition = self._acquisition(
-            problem, torch.from_numpy(history.x), torch.from_numpy(-filled(history.judged)), seed
+            problem, torch.from_numpy(told.x), torch.from_numpy(-filled(told.judged)), seed
         )
         if len(history.pending):
             acquisition.set_X_pending(torch.from_numpy(history.pending))

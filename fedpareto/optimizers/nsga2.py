@@ -76,12 +76,15 @@ class Nsga2:
         return self.population
 
     def propose(self, problem: Problem, history: History, n: int, seed: int) -> FloatArray:
-        alive = self._survivors(problem, history)
+        y, over = self._judged(problem, history), self._over(problem, history)
+        alive = self._survivors(history, y, over)
         if len(alive) == 0:
             return self.first(problem.space, n, seed, history.asked)
         draw = rng(seed, "nsga2", history.asked)
-        y = self._judged(problem, history)
-        return self._children(problem, history, alive, y, n, draw)
+        rank = ranked(y[alive], over[alive])
+        return self._children(
+            problem, history, alive, rank, _crowding_by_rank(y[alive], rank), n, draw
+        )
 
     def first(self, space: Space, n: int, seed: int, skip: int) -> FloatArray:
         return first(space, self.start, n, seed, skip)
@@ -97,13 +100,12 @@ class Nsga2:
 
         It is 0 where the penalty deals with them.
         """
-        over = excess(judges(problem), history.judged).sum(axis=1)
-        return np.asarray(over) * (self.penalty and self.constraint == "domination")
+        if not self.penalty or self.constraint != "domination":
+            return np.zeros(len(history))
+        return np.asarray(excess(judges(problem), history.judged).sum(axis=1))
 
-    def _survivors(self, problem: Problem, history: History) -> Rows:
+    def _survivors(self, history: History, y: FloatArray, over: FloatArray) -> Rows:
         """Replay the selection batch by batch and return the rows alive now."""
-        y = self._judged(problem, history)
-        over = self._over(problem, history)
 
         def fittest(rows: Rows) -> Rows:
             return select(rows, y, self.population, over)
@@ -115,14 +117,12 @@ class Nsga2:
         problem: Problem,
         history: History,
         alive: Rows,
-        y: FloatArray,
+        rank: Rows,
+        room: FloatArray,
         n: int,
         draw: np.random.Generator,
     ) -> FloatArray:
         """Return n children, none evaluated before or twice, as far as the space allows."""
-        over = self._over(problem, history)
-        rank = ranked(y[alive], over[alive])
-        room = _crowding_by_rank(y[alive], rank)
 
         def breed(pairs: int) -> FloatArray:
             parents = alive[tournament(rank, room, 2 * pairs, draw)]

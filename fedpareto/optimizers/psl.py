@@ -10,6 +10,7 @@ import numpy as np
 from fedpareto.front import hypervolume, nondominated
 from fedpareto.history import History
 from fedpareto.noise import derive, rng
+from fedpareto.optimizers.composite import telling
 from fedpareto.optimizers.random import start
 from fedpareto.optimizers.surrogate import Surrogate, filled, fit, sloped, torch_alone, widths
 from fedpareto.problem import Problem, judges, limits, penalised, reference, units
@@ -82,9 +83,10 @@ class Psl:
             return start("sobol", len(problem.space), n, seed, skip=history.asked)
         draw = rng(seed, "psl", len(history))
         with torch_alone(derive(seed, "psl", len(history))):
-            learned = self._learned(problem, history)
+            told = telling(history)
+            learned = self._learned(problem, told)
             bounds, ideal = self._bounds(problem, learned), _ideal(learned, problem)
-            network = self._trained(history, bounds, ideal, draw)
+            network = self._trained(told, bounds, ideal, draw)
             x = _with_local_step(network, bounds, ideal, _preferences(draw, CANDIDATES, len(ideal)))
         return self._chosen(problem, history, learned, problem.space.snap(x), n)
 
@@ -100,9 +102,10 @@ class Psl:
             return np.tile(start("sobol", len(problem.space), 1, seed), (len(preferences), 1))
         inverse = 1 / np.maximum(preferences, 1e-6)  # the network's own preferences divide
         with torch_alone(derive(seed, "psl", len(history))):
-            learned = self._learned(problem, history)
+            told = telling(history)
+            learned = self._learned(problem, told)
             network = self._trained(
-                history,
+                told,
                 self._bounds(problem, learned),
                 _ideal(learned, problem),
                 rng(seed, "psl", len(history)),

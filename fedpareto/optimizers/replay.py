@@ -33,13 +33,14 @@ def replayed(
     select says which of some rows survive, by settings and judged [n,k] alone. Rows that failed are
     never among them. A process that proposes batch after batch selects from each once.
     """
-    judged = np.column_stack([judged, history.batch, history.failed]).astype(np.float64)
+    failed = history.failed
+    judged = np.column_stack([judged, history.batch, failed]).astype(np.float64)
     rows = np.ascontiguousarray(judged).view(np.int64)
     begun = _begun(settings, rows)
     alive = begun.alive
     edges = np.searchsorted(history.batch, np.arange(begun.batches, history.batches + 1))
     for first, end in pairwise(edges):
-        born = first + np.flatnonzero(~history.failed[first:end])
+        born = first + np.flatnonzero(~failed[first:end])
         alive = select(np.concatenate([alive, born]))
     _last[:] = [_Stood(settings, rows, history.batches, alive)]
     return alive

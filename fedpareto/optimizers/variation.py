@@ -72,7 +72,7 @@ def among(x: FloatArray, seen: FloatArray) -> FloatArray:
 def _hashed(x: FloatArray) -> NDArray[np.uint64]:
     """Return a number [n] for each row of x [n,d], equal for equal ones."""
     odd = np.cumprod(np.full(x.shape[1], 6364136223846793005, np.uint64))
-    return np.asarray((np.ascontiguousarray(x).view(np.uint64) * odd).sum(axis=1))
+    return np.asarray(np.ascontiguousarray(x).view(np.uint64) @ odd)
 
 
 def simulated_binary(

@@ -144,7 +144,7 @@ def _data(seen: View) -> Html:
     held = ""
     problem = seen.study.problem
     if split is not None and isinstance(problem, Deals):
-        held = f" {problem.examples:,} training examples"
+        held = f" {problem.examples():,} training examples"
         held += f" of {split.shape[1]} classes." if split.shape[1] > 1 else "."
     dealt = data["split"]
     if dealt in ("dirichlet", "unequal"):

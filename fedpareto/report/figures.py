@@ -316,26 +316,22 @@ def _numbers(values: Sequence[Any]) -> list[float]:
 
 def draw_settings(axes: Axes, seen: View) -> None:
     """Draw each trial as a line through its settings and objectives, with the front in colour."""
+    from matplotlib.collections import LineCollection
+
     dimensions = _dimensions(seen)
     lines = np.column_stack([_unit(values) for _, values in dimensions])  # [n, dimensions]
     front = set(map(id, seen.front))
-    behind = []
-    on_front = []
-    recommended = []
-    for line, point in zip(lines, seen.points, strict=True):
-        if point is seen.recommended:
-            recommended.append(line)
-        elif id(point) in front:
-            on_front.append(line)
-        else:
-            behind.append(line)
-    for group, colour, alpha, width in (
-        (behind, GREY, 0.15, 0.7),
-        (on_front, BLUE, 0.5, 1.0),
-        (recommended, ORANGE, 1.0, 2.4),
+    kinds = [2 if p is seen.recommended else int(id(p) in front) for p in seen.points]
+    for kind, colour, alpha, width in (
+        (0, GREY, 0.15, 0.7),
+        (1, BLUE, 0.5, 1.0),
+        (2, ORANGE, 1.0, 2.4),
     ):
-        for line in group:
-            axes.plot(line, color=colour, alpha=alpha, linewidth=width)
+        mine = [line for line, of in zip(lines, kinds, strict=True) if of == kind]
+        drawn = [np.column_stack([range(len(line)), line]) for line in mine]
+        many = LineCollection(drawn, colors=colour, alpha=alpha, linewidths=width, zorder=2)
+        axes.add_collection(many)
+    axes.autoscale_view()
     labels = [
         "\n".join([*words(name).split("_"), f"{min(values):.3g} to {max(values):.3g}"])
         for name, values in dimensions

@@ -180,7 +180,7 @@ def _measured(seen: View, name: str) -> bool:
 def _columns(seen: View) -> dict[str, Any]:
     """Return the points as columns, a single value where all are equal.
 
-    Settings and objectives are in full, other measures in a few digits.
+    Settings are in full, objectives too unless there are very many, other measures in few digits.
     """
     place = {id(p): i for i, p in enumerate(seen.points)}
     few = len(seen.points) > MANY
@@ -204,7 +204,7 @@ def _columns(seen: View) -> dict[str, Any]:
             for name in _names(p.settings for p in seen.points)
         },
         "objectives": {
-            o.name: _column([_finite(p.objectives[o.name]) for p in seen.points])
+            o.name: _column([_objective(p.objectives[o.name], few) for p in seen.points])
             for o in seen.objectives
         },
         "measures": {
@@ -217,7 +217,7 @@ def _columns(seen: View) -> dict[str, Any]:
         "spread": {
             name: _column([_spread(p, name, 2 if few else 3) for p in seen.points])
             for name in _names(p.spread for p in seen.points)
-            if name in asked | pairs
+            if name in asked or (name in pairs and not few)
         },
     }
 
@@ -230,6 +230,12 @@ def _names(tables: Iterable[Mapping[str, Any]]) -> list[str]:
 def _column(values: list[Any]) -> Any:
     """Return a column, or one value where all are equal."""
     return values[0] if values and all(v == values[0] for v in values) else values
+
+
+def _objective(value: float | None, few: bool) -> float | None:
+    """Return an objective in full, or of very many points as precisely as it was trained."""
+    found = _finite(value)
+    return found if found is None or not few else _digits(found, 7)
 
 
 def _finite(value: float | None) -> float | None:

@@ -53,7 +53,6 @@ class Deals(Protocol):
     @property
     def data(self) -> Dealt: ...
 
-    @property
     def examples(self) -> int:
         """How many records there are for training, of all clients."""
 

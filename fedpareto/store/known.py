@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Protocol
 
 from fedpareto.history import History
@@ -27,6 +27,13 @@ def asked_of(problem: Problem) -> Hashable:
     return objectives, limited, problem.space, free_variable(problem)
 
 
+def settled(rows: Rows, first: int = 0) -> Iterator[list[Trial]]:
+    """Yield the trials before the first pending one, from a number on, a few at a time."""
+    end = rows.settled()
+    for at in range(first, end, PIECE):
+        yield rows.trials(first=at, end=min(end, at + PIECE))
+
+
 class Known:
     """What a store's trials tell of a problem: numbers alone, so that many take little memory."""
 
@@ -37,9 +44,7 @@ class Known:
 
     def history(self, rows: Rows) -> History:
         """Return what all finished trials tell."""
-        settled = rows.settled()
-        while self._count < settled:
-            piece = rows.trials(first=self._count, end=min(settled, self._count + PIECE))
+        for piece in settled(rows, self._count):
             self._settled = self._settled.followed_by(known_of(self._problem, piece))
             self._count += len(piece)
-        return self._settled.followed_by(known_of(self._problem, rows.trials(first=settled)))
+        return self._settled.followed_by(known_of(self._problem, rows.trials(first=self._count)))

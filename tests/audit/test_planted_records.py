@@ -17,7 +17,7 @@ from fedpareto import (
     Unprotected,
 )
 from fedpareto.audit import Canary, Membership, Points, WhiteBox
-from fedpareto.federation import clients, records
+from fedpareto.federation import records
 from fedpareto.mechanisms import BatchCrypt, Randomization
 from fedpareto.noise import Noise
 from fedpareto.testing import check_attack
@@ -79,7 +79,7 @@ def weaker(own=Noise.normal):
 
 
 def streams(fault):
-    return lambda patch: patch.setattr(clients, "Noise", lambda *terms: Noise(*fault(*terms)))
+    return lambda patch: patch.setattr("fedpareto.federation.protection.Noise", lambda *terms: Noise(*fault(*terms)))
 
 
 def longer(patch):

@@ -33,6 +33,7 @@ from fedpareto.crypto import (
     read_public_key,
 )
 from fedpareto.crypto.ciphertext import HEADER
+from fedpareto.crypto.keycheck import read_any
 from fedpareto.crypto.lattice import HEADER as BFV_HEADER
 from fedpareto.crypto.lattice import PUBLIC, SECRET
 from fedpareto.crypto.stamp import Stamp
@@ -136,6 +137,7 @@ def readers(folder):
         "read_public_key": (PUBLIC_FILE, take_file(read_public_key, folder / "public"), False),
         "read_bfv_key": (LATTICE.secret, take_bfv_file(read_bfv_key, folder / "secret"), True),
         "read_bfv_public_key": (LATTICE.public, take_bfv_file(read_bfv_public_key, folder / "lattice"), True),
+        "read_any": (LATTICE.secret, take_bfv_file(read_any, folder / "any"), True),
         "kind_of": (LATTICE.public, take_bfv_file(kind_of, folder / "kind"), False),
     }
 
@@ -228,7 +230,7 @@ def test_no_reader_is_left_out(tmp_path):
                 if isinstance(one, ast.FunctionDef) and re.match(r"(read|load|from_bytes|parse|decode|deserial)", one.name):
                     found.add(f"{node.name}.{one.name}" if isinstance(node, ast.ClassDef) else one.name)
     assert found == {"Server.read", "PaillierServer.read", "BfvServer.read", "Ciphertext.from_bytes", "Stamp.from_bytes", "read_private_key",
-                     "read_public_key", "read_bfv_key", "read_bfv_public_key"}
+                     "read_public_key", "read_bfv_key", "read_bfv_public_key", "read_any"}
 
 
 @pytest.mark.parametrize("scheme", CLIENTS)

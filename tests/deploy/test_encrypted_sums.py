@@ -122,7 +122,7 @@ def test_the_server_is_sent_no_model_and_keeps_none(tmp_path):
     assert names == {"client", "round", "knows", "squares", "largest", "records", "wrong", "loss", "ciphertext", "rounds", "again", "behind"} - (
         set() if any("behind" in a for a in sent) else {"behind"})
     on_disk = {p.relative_to(tmp_path / "a" / "server").as_posix() for p in (tmp_path / "a" / "server").rglob("*") if p.is_file()}
-    assert on_disk == {"ledger.jsonl", "progress.json", "server.safetensors", "sums/0.sum", "sums/1.sum", "sums/2.sum"}
+    assert on_disk == {"ledger.jsonl", "model.md", "progress.json", "server.safetensors", "sums/0.sum", "sums/1.sum", "sums/2.sum"}
 
 
 def test_sites_that_missed_rounds_catch_up(tmp_path, in_a_test, monkeypatch):

@@ -33,6 +33,7 @@ def tabs(browser):
         contexts.append(browser.new_context(viewport={"width": width, "height": 900}, **settings))
         tab = contexts[-1].new_page()
         tab.set_default_timeout(8000)
+        tab.set_default_navigation_timeout(60_000)
         tab.on("console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None)
         tab.on("pageerror", lambda error: faults.append(str(error)))
         tab.on("dialog", lambda dialog: (faults.append("a dialog"), dialog.dismiss()))
