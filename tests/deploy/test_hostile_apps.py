@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import tomllib
@@ -112,15 +113,11 @@ def test_a_patience_that_is_none_is_refused(seconds, tmp_path):
 def test_a_name_of_any_letters_makes_an_app_that_reads(name, tmp_path):
     path = tmp_path / "odd.toml"
     path.write_text(to_toml({**BASE, "name": name}))
-    try:
-        study = load_study(path)
-    except Exception as error:
-        assert "name" in str(error)
-        return
+    study = load_study(path)
     export.write_app(draw_up(study, {}), tmp_path, DATA, tmp_path / "app")
     read = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())
     slug = read["project"]["name"]
-    assert slug.replace("-", "a").isalnum() and slug.isascii() and len(slug) <= 60
+    assert re.fullmatch("[a-z0-9-]{1,60}", slug)
     assert set(read) == {"build-system", "project", "tool"}
     assert "\x1b" not in (tmp_path / "app" / "README.md").read_text()
     assert deployment.read(tmp_path / "app" / export.APP).name == name
@@ -170,7 +167,7 @@ def test_a_damaged_state_is_found_whatever_was_changed(spoil, world):
     kept.write(path, kept.Kept({"values": client.block.initial[0, 0]}, {"round": 0, "asked": "x"}))
     assert kept.read(path, ("round", "asked")) is not None
     spoil(path)
-    with pytest.raises(DeploymentError, match="must hold the state that was written, found damage: .*Take a copy"):
+    with pytest.raises(DeploymentError, match=r"must hold the state that was written, found damage: .*Take a copy"):
         kept.read(path, ("round", "asked"))
 
 
@@ -184,7 +181,7 @@ def test_the_state_of_another_party_is_refused(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", "null", '{"of": 1, "no": 2}', "[" * 100_000, "\udcff"])
 def test_a_damaged_progress_is_said(text, tmp_path):
     (tmp_path / "progress.json").write_text(text, errors="surrogateescape")
-    with pytest.raises(DeploymentError, match="must say how far the deployment is, found damage: .*Remove it"):
+    with pytest.raises(DeploymentError, match=r"must say how far the deployment is, found damage: .*Remove it"):
         there(tmp_path)
 
 
@@ -206,7 +203,7 @@ def test_deploy_takes_no_folder_of_something_else_and_no_path_that_flower_cannot
     assert [path.name for path in home.iterdir()] == ["site0.npz"]
     odd = tmp_path / 'a"b'
     shutil.copytree(tmp_path / "app", odd)
-    with pytest.raises(DeploymentError, match="must be a path without quotes, .*found '\"': Flower could not read it"):
+    with pytest.raises(DeploymentError, match=r"must be a path without quotes, .*found '\"': Flower could not read it"):
         local.prepared(odd)
 
 
