@@ -125,6 +125,19 @@ class Records:
             smallest[steps.tobytes()] = Uses(size, chance(self.batch, size), steps)
         return list(smallest.values())
 
+    def covers(self, size: int) -> bool:
+        """Say whether ε holds for a client of so many records too.
+
+        It does where one of the sizes uses each record as often or more: by as large a chance, in
+        as many steps.
+        """
+        if not self.by_chance:
+            return True
+        steps = np.asarray(self.steps_of(size))
+        return any(
+            size >= priced and bool(np.all(steps <= self.steps_of(priced))) for priced in self.sizes
+        )
+
 
 def by_chance(batches: str) -> bool:
     """Say whether each record is in a mini-batch by a chance of its own."""

@@ -14,7 +14,7 @@ from typing import Any
 from fedpareto.contract import Round
 from fedpareto.errors import DeploymentError, Fault, FedparetoError, StudyError, shown
 from fedpareto.federation import Federation
-from fedpareto.federation.columns import contract_of, rounds_of
+from fedpareto.federation.columns import contract_of, hides_records, rounds_of
 from fedpareto.federation.facts import Facts
 from fedpareto.files import json_of
 from fedpareto.settings import import_from
@@ -121,6 +121,7 @@ def read(folder: Path) -> Deployment:
         assert deployment.problem
     except (FedparetoError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise DeploymentError(f"{path}: must describe a study, found: {error}") from error
+    _check_sizes(deployment, path)
     return deployment
 
 
@@ -217,6 +218,16 @@ KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "patience": NUMBER,
     "skew": NUMBER,
 }
+
+
+def _check_sizes(deployment: Deployment, path: Path) -> None:
+    """Refuse to promise something of records without saying how many sites may hold."""
+    sizes, wanted = deployment.sizes, deployment.clients if hides_records(deployment.problem) else 0
+    if len(sizes) != wanted or not all(type(size) is int and size > 0 for size in sizes):
+        raise DeploymentError(
+            f"{path}: sizes must be {wanted} whole numbers above 0, the records of each client "
+            f"where ε is one of records, found {shown(list(sizes))}. Export it anew."
+        )
 
 
 def _check_code(deployment: Deployment, folder: Path) -> None:

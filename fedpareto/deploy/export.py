@@ -132,7 +132,9 @@ Then start the run, with `[superlink.remote]` in Flower's config.toml naming the
     flwr run . remote --stream
 
 `flwr run` returns 0 even where the run failed: look at progress.json in the server's folder. A
-server or a site that was stopped goes on where it was when it is started again with its folder.
+server or a site that was stopped goes on where it was when it is started again with its folder. For
+about a minute a SuperLink refuses a SuperNode that was killed, which then ends with code 305: let a
+service manager start it until it stays.
 
 {_keys(agreed)}## What really happened
 

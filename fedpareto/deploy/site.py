@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpareto.contract import Records
 from fedpareto.deploy.deployment import Deployment
 from fedpareto.errors import DataError
 from fedpareto.federation.data import Dataset
@@ -18,6 +19,7 @@ from fedpareto.federation.tables import is_file_of_table, read_table
 
 PARTS = ("x_train", "y_train")
 TESTS = ("x_test", "y_test")
+SHOWN = 5  # ranges in a message
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ def dataset_of(site: Site, agreed: Deployment) -> Dataset:
     _check(x, y, "train", agreed)
     if not len(y):
         raise DataError("load_site: must return at least one training record, found none.")
+    _check_priced(len(y), agreed)
     none = x[:0], y[:0]
     test_x, test_y = none
     if site.x_test is not None and site.y_test is not None:
@@ -73,6 +76,28 @@ def _made(
     inputs = [np.ascontiguousarray(part.astype(agreed.dtype)) for part in (x, test_x)]
     labels = [part.astype(kind) for part in (y, test_y)]
     return Dataset(inputs[0], labels[0], inputs[1], labels[1], agreed.scale, labels=agreed.classes)
+
+
+def _check_priced(records: int, agreed: Deployment) -> None:
+    """Refuse a number of records with which the ε of a record is not the one stated."""
+    priced = agreed.terms.records
+    if priced is None or not agreed.sizes or priced.covers(records):
+        return
+    raise DataError(
+        f"load_site: must return {_covered(priced)} training records, for which ε was priced, found"
+        f" {records}: each would be used more often than was priced, so its ε could be larger than "
+        "stated. Return that many, or export a study with a client that holds as many as this site."
+    )
+
+
+def _covered(priced: Records) -> str:
+    """Say how many records a site may have: as few as priced, in no more steps."""
+    fewest = sorted(uses.size for uses in priced.uses())
+    if np.any(priced.steps):
+        return f"at least {fewest[0]}"
+    batch = int(np.max(priced.batch))
+    said = [f"{size} to {-(-size // batch) * batch}" for size in fewest]
+    return " or ".join(said[:SHOWN] + ["…"] * (len(said) > SHOWN))
 
 
 def _check(x: NDArray[Any], y: NDArray[Any], part: str, agreed: Deployment) -> None:

@@ -34,7 +34,7 @@ def processes(of, word):
     return found
 
 
-def wait_for(what, seconds=180):
+def wait_for(what, seconds=300):
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
         found = what()
@@ -50,15 +50,24 @@ def began(there, rounds):
     return path.is_file() and path.read_text().count('"state":"began"') > rounds
 
 
+def kept_up(there, k):
+    """Start a node again where it has ended, as a service manager does: a SuperLink refuses it until it misses the old one."""
+    if there.started[f"node{k}"].poll() is not None:
+        there.stop(f"node{k}")
+        time.sleep(2)
+        start_node(there, k)
+    return True
+
+
 def kill_in_turn(there, say):
     run(there)
     wait_for(lambda: began(there, 0))
     os.killpg(there.started["node1"].pid, signal.SIGKILL)
     there.stop("node1")
     say("killed node 1 in round 1")
-    time.sleep(2)
     start_node(there, 1)
-    wait_for(lambda: began(there, 1))
+    wait_for(lambda: kept_up(there, 1) and began(there, 1))
+    say("node 1 is back, round 2 has begun")
     for pid in wait_for(lambda: processes(there.started["node2"], "flwr-clientapp")):
         os.kill(pid, signal.SIGKILL)
     say("killed the client's process of node 2 in round 2")

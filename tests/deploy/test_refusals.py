@@ -219,6 +219,49 @@ def test_records_that_do_not_fit_are_refused(case, world):
         raise DeploymentError(answer(client, request(world.agreed, "hello"))["refused"])
 
 
+RECORDS = {"mechanism": {"name": "none"}, "local": {"name": "dp_sgd", "record_noise_multiplier": 0.8}, "privacy": {"unit": "record"}}
+COUNTS = {  # of records that a site returns, and why not
+    "as studied": ("epochs", 480, None),
+    "fewer": ("epochs", 300, "load_site: must return 479 to 480 training records, for which ε was priced, found 300: each would be used more"),
+    "more, in more steps": ("epochs", 481, "must return 479 to 480 training records, .* found 481"),
+    "as few": ("steps", 479, None),
+    "one too few": ("steps", 478, "load_site: must return at least 479 training records, for which ε was priced, found 478: each would be"),
+    "more, in as many steps": ("steps", 700, None),
+}
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize("case", COUNTS)
+def test_a_site_with_whose_records_epsilon_would_be_another_is_refused(case, encrypted, tmp_path):
+    times, count, why = COUNTS[case]
+    training = {"local_epochs": int(times == "epochs"), "local_steps": 4 * (times == "steps"), "rounds": 1, "sample_ratio": 1.0}
+    last = {"mechanism": {"name": "batchcrypt"}} if encrypted else {}
+    world = World(study_of(tmp_path, training=training, data={"clients": 3}, **RECORDS | last), tmp_path, replay=False)
+    mine = world.site(0)
+    rows = np.arange(count) % len(mine.y_train)
+    client = dataclasses.replace(world.client(0), load=lambda: Site(mine.x_train[rows], mine.y_train[rows]))
+    said = answer(client, request(world.agreed, "hello"))
+    if why is None:
+        assert said["deployment"] == world.agreed.hash
+        return
+    with pytest.raises(DeploymentError, match=why):
+        raise DeploymentError(said["refused"])
+    with pytest.raises(DeploymentError, match=f"site 0: must take part, found that it refused: .*{why}"):
+        met.met(world.agreed, [(10, said)], {})
+    if not encrypted:  # nor does it train for a server that never said hello
+        assert answer(client, asking(world)) == said
+        assert not client.folder.exists()
+
+
+@pytest.mark.parametrize("sizes", [[], [479, 480], [479, 480, 0], [479, 480, "x"]], ids=str)
+def test_a_promise_to_records_says_how_many_sites_may_hold(sizes, tmp_path):
+    World(study_of(tmp_path, data={"clients": 3}, **RECORDS), tmp_path, replay=False)
+    path = tmp_path / deployment.FILE
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"sizes": sizes}))
+    with pytest.raises(DeploymentError, match="sizes must be 3 whole numbers above 0, the records of each client where ε is one of records, found"):
+        deployment.read(tmp_path)
+
+
 def test_floats_that_are_not_finite_are_refused(tmp_path):
     world = World(study_of(tmp_path), tmp_path, replay=False)
     agreed = dataclasses.replace(world.agreed, dtype="float32")

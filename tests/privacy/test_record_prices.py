@@ -76,6 +76,21 @@ def test_the_client_whose_records_are_drawn_most_counts():
     assert epsilon(*sizes, epochs=2) == max(epsilon(size, epochs=2) for size in sizes)
 
 
+@pytest.mark.parametrize("times", [{"steps": 3}, {"epochs": 2}], ids=str)
+def test_no_client_that_a_price_covers_costs_more(times):
+    sizes, privacy = (37, 100, 104), Privacy(unit="record")
+
+    def epsilon(*of: int) -> float:
+        return float(record_epsilon(privacy, Records(1.5 * ONE, ONE, 10 * ONE, of, **times), np.array([5.0]), 1e-5)[0])
+
+    priced, stated = Records(1.5 * ONE, ONE, 10 * ONE, sizes, **times), epsilon(*sizes)
+    covered = {size for size in range(10, 200) if priced.covers(size)}
+    assert covered == set(range(37, 200) if "steps" in times else [*range(37, 41), 100, *range(104, 111)])
+    assert all(epsilon(size) <= stated for size in covered)
+    assert all(epsilon(size) > stated for size in (10, 20, 30, 36))
+    assert Records(ONE, ONE, 10 * ONE, (100,), epochs=2, batches="shuffled").covers(3)  # chance hides nothing there
+
+
 def test_shuffled_batches_are_one_gaussian_mechanism_a_pass():
     records = Records(2.0 * ONE, ONE, 10 * ONE, (100, 40), epochs=3, batches="shuffled")
     found = record_epsilon(Privacy(unit="record"), records, np.array([4.0]), 1e-5)[0]
