@@ -30,9 +30,7 @@ LONGEST = 1000  # letters of an error that are kept
 Job = tuple[Trial, int]  # a trial and which repeat of it
 
 
-def results_of(
-    problem: Problem, jobs: Sequence[Job], seed: int, where: str = HERE
-) -> list[Result]:
+def results_of(problem: Problem, jobs: Sequence[Job], seed: int, where: str = HERE) -> list[Result]:
     """Measure one block, and say of each result where, on what and in which time.
 
     Repeat r of every trial has the same seed: the same split, clients, mini-batches and noise

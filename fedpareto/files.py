@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import stat
@@ -10,6 +11,7 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from fedpareto.errors import OutputError, SettingError
 
@@ -79,6 +81,26 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(beside)
     _sync_folder(target.parent)
+
+
+def bytes_of(path: Path, most: int) -> bytes:
+    """Return what a file holds; raise ValueError where it is no file, or holds more."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe may never answer
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise ValueError("a pipe, a device or a folder")
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"more than {most} bytes")
+    return data
+
+
+def json_of(path: Path, most: int) -> Any:
+    """Return the JSON that a file holds; raise ValueError where there is none."""
+    try:
+        return json.loads(bytes_of(path, most))
+    except RecursionError:
+        raise ValueError("lists within lists without end") from None
 
 
 @contextlib.contextmanager

@@ -55,8 +55,7 @@ WRONG = {"limits": PAIRS, "references": PAIRS, "prefer": NAMES, "at": LISTS, "co
          "attacks": ["canry", ",", "os:system", "mine:Net", "broken:Attack", "\x1b[31m", ""], "views": ["sever", "server,,", ""], "options": [*PAIRS, "canaries=0", "shadows=1e400"],
          "example": ["no", "../quickstart", "", "\x1b[31m"], "data": ["mnist", "cifar10", "no", ""], "names": ["", "kang", "\x1b[31m", "../x"], "host": HOSTS, "port": ["-1", "65536", "x"]}
 BRIEF = "0.01"  # seconds that every audit is given, so that it is as short as it can be
-VERBS = ("audit", "init", "ledger", "data", "calibrate", "plan", "plan", "design", "report", "report", "compare", "reproduce", "rescue", "run", "front", "front", "pick", "pick", "verify", "train")
-ELSEWHERE = ("deploy", "export", "keys")  # of a real deployment: in tests/deploy
+VERBS = ("audit", "init", "ledger", "data", "deploy", "export", "keys", "calibrate", "plan", "plan", "design", "report", "report", "compare", "reproduce", "rescue", "run", "front", "front", "pick", "pick", "verify", "train")
 TRAINED = ("run", "design", "train", "report", "verify", "audit")
 
 
@@ -157,10 +156,12 @@ def value_of(option: click.Parameter, verb: str, right: bool, luck: random.Rando
 def command(luck: random.Random) -> list[str]:
     """Return a command line: a verb, its arguments, some of its options, and in most something that should not be."""
     verb = luck.choice([v for v in VERBS if v != "calibrate" or luck.random() < 0.3])
-    words: list[str] = []
+    group = cli.commands[verb]
+    words = [luck.choice(sorted(group.commands))] if isinstance(group, click.Group) else []
+    params = (group.commands[words[0]] if isinstance(group, click.Group) else group).params
     wrong = luck.choice([0, 0.1, 0.1, 0.3])  # how many of the values
     of_records = verb == "plan" and luck.random() < 0.2
-    for part in cli.commands[verb].params:
+    for part in params:
         if part.name == "seconds" and verb == "audit":
             continue  # it is given below
         if part.name in ("records", "batch_size", "local_steps") and luck.random() > 0.05:
@@ -177,6 +178,8 @@ def command(luck: random.Random) -> list[str]:
     if verb == "audit":
         words += [] if "--attack" in words or luck.random() < 0.1 else ["--attack", luck.choice(["canary", "noise", "membership"])]
         words = [*words, "--seconds", luck.choice(["0", "-1", "nan", "", "x"]) if luck.random() < wrong else BRIEF]
+    if words[:1] == ["make"] and verb == "keys":
+        words += ["--scheme", "bfv"]  # a key of the other kind takes seconds
     if "--serve" in words:
         words += ["--host", luck.choice(HOSTS)]
     if verb == "reproduce" and not any(name in [*RIGHT["names"], *WRONG["names"]] for name in words):
@@ -335,6 +338,16 @@ CORPUS: list[list[str]] = [  # past findings, and one of each kind
     ["pick", "tiny.toml", "--output", "mine.py", "--force"],
     ["pick", "tiny.toml", "--output", "notes.txt", "--force"],
     ["init", "notes.txt"],
+    ["keys", "make", ""],
+    ["keys", "make", "tiny.toml"],
+    ["keys", "show", "pipe"],
+    ["keys", "check", "/dev/zero"],
+    ["export", "tiny.toml", ".", "--to", "flower"],
+    ["export", "tiny.toml", "tiny.db", "--to", "flower"],
+    ["export", "own.toml", "new", "--to", "flower", "--patience", "nan"],
+    ["export", "tiny.toml", "\udcff\x1b[31m", "--to", "flower"],
+    ["deploy", ".", "--local", "4"],
+    ["deploy", "pipe", "--local", "4"],
     ["ledger", "/dev/zero"],
     ["ledger", "pipe"],
     ["ledger", "ledger.jsonl"],
@@ -345,7 +358,7 @@ CORPUS: list[list[str]] = [  # past findings, and one of each kind
 
 
 def test_every_command_is_called() -> None:
-    assert {*VERBS, *ELSEWHERE} == set(cli.commands)
+    assert set(VERBS) == set(cli.commands)
 
 
 @pytest.mark.parametrize("words", CORPUS, ids=lambda words: repr(" ".join(words))[:60])

@@ -46,6 +46,8 @@ def make(file: Path, scheme: str, bits: int | None, as_json: bool) -> None:
     from fedpareto.crypto.keycheck import look
     from fedpareto.errors import SettingError
 
+    if file.name in ("", ".."):
+        raise SettingError(f"FILE: must name a file, found {str(file)!r}. Name one.")
     public = file.with_name(file.name + ".pub")
     for path in (file, public):
         if path.exists() or path.is_symlink():

@@ -198,17 +198,13 @@ def _compare_inputs(studies: tuple[Path, ...]) -> dict[str, Path]:
     return found | {f"the database of {path}": path.with_suffix(".db") for path in studies}
 
 
-def _check_comparison(
-    studies: tuple[Path, ...], figure: Path | None, output: Path | None
-) -> None:
+def _check_comparison(studies: tuple[Path, ...], figure: Path | None, output: Path | None) -> None:
     """Refuse studies that name no file, and outputs that would overwrite other files."""
     from fedpareto.files import check_output
 
     for path in map(checked_study, studies):
         if not path.name:
-            raise SettingError(
-                f"STUDY: must name a study file or a database, found {str(path)!r}."
-            )
+            raise SettingError(f"STUDY: must name a study file or a database, found {str(path)!r}.")
     inputs = _compare_inputs(studies)
     if output:
         check_output(output, "page", inputs)

@@ -302,7 +302,5 @@ def _print_rest(seen: View, store: Store, page: Path) -> None:
         say(f"failed: trial {first.number}: {first.error}{more}")
     saved = seen.study.repeats * seen.evaluations - seen.trainings
     if saved:
-        say(
-            f"{seen.trainings} trainings, {saved} fewer than {seen.study.repeats} of each trial"
-        )
+        say(f"{seen.trainings} trainings, {saved} fewer than {seen.study.repeats} of each trial")
     say(f"\nstudy  {seen.study.path}\nrows   {store.path}\npage   {page}")

@@ -137,7 +137,10 @@ def _write(path: str | Path, content: bytes, mode: int) -> None:
 def _bytes(path: str | Path, secret: bool, most: int) -> bytes:
     """Return what a key file holds; a secret must be readable by its owner alone."""
     try:
-        with open(path, "rb") as file:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(handle, "rb") as file:
+            if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):  # nobody may ever write to it
+                raise ValueError("a pipe")
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             if secret and os.name == "posix" and mode & 0o077:
                 raise BadKey(

@@ -63,7 +63,7 @@ def _train(client: Client, message: Mapping[str, Any]) -> Message:
     t, came = asked_for(agreed, message)
     model = unpacked(message.get("model"), block.stack.size, "model")
     with client.ledger() as ledger:
-        before = keeping.read(client.path)
+        before = keeping.read(client.path, ("round", "asked"))
         sent = sent_before(before, t, message)
         if sent is None:
             check_remembered(ledger, t)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from fedpareto.errors import DeploymentError, Fault, FedparetoError, StudyError,
 from fedpareto.federation import Federation
 from fedpareto.federation.columns import contract_of, hides_records, rounds_of
 from fedpareto.federation.facts import Facts
+from fedpareto.files import json_of
 from fedpareto.settings import import_from
 from fedpareto.study.read import built
 
 FILE = "deployment.json"
 VERSION = 1
 BEYOND = ("stop", "raise")
+MOST_BYTES = 2**26  # of the file: the sizes of millions of sites
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def read(folder: Path) -> Deployment:
     """Return the deployment in a folder; refuse one whose code is not what was agreed."""
     path = folder / FILE
     try:
-        found = json.loads(path.read_text())
+        found = json_of(path, MOST_BYTES)
     except FileNotFoundError:
         raise DeploymentError(
             f"{path}: must be there, found none. Export a study: fedpareto export STUDY --to flower"
@@ -116,7 +119,7 @@ def read(folder: Path) -> Deployment:
     import_from(folder)
     try:
         assert deployment.problem
-    except (FedparetoError, KeyError, TypeError, AttributeError) as error:
+    except (FedparetoError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise DeploymentError(f"{path}: must describe a study, found: {error}") from error
     _check_sizes(deployment, path)
     return deployment
@@ -149,6 +152,7 @@ def _made(found: Any, path: Path) -> Deployment:
             f"{path}: must be of version {VERSION}, found {shown(found['version'])}. Use the "
             "fedpareto that wrote it, or export it anew."
         )
+    _check_kinds(found, path)
     lists = {name: tuple(found[name]) for name in ("shape", "sizes", "statements")}
     deployment = Deployment(**found | lists, folder=path.parent)
     if deployment.beyond not in BEYOND:
@@ -156,6 +160,64 @@ def _made(found: Any, path: Path) -> Deployment:
             f"{path}: beyond must be stop or raise, found {shown(deployment.beyond)}."
         )
     return deployment
+
+
+def _check_kinds(found: Mapping[str, Any], path: Path) -> None:
+    """Refuse a part of another kind than is written."""
+    for name, (holds, must) in KINDS.items():
+        if not holds(found[name]):
+            raise DeploymentError(
+                f"{path}: {name} must be {must}, found {shown(found[name])}. Export it anew."
+            )
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _number(value: Any) -> bool:
+    """Say whether a value is a finite number of at least 0."""
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return known and 0 <= value < 1e300 and math.isfinite(value)
+
+
+def _wholes(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_whole, value))
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _planned(value: Any) -> bool:
+    return isinstance(value, dict) and all(one is None or _number(one) for one in value.values())
+
+
+def _code(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+
+
+WHOLE = (_whole, "a whole number that is at least 0")
+NUMBER = (_number, "a finite number that is at least 0")
+WHOLES = (_wholes, "a list of whole numbers")
+KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "name": (lambda value: isinstance(value, str), "a text"),
+    "study": (lambda value: isinstance(value, dict), "an object"),
+    "seed": WHOLE,
+    "shape": WHOLES,
+    "classes": (lambda value: _whole(value) and value > 0, "a whole number above 0"),
+    "dtype": (lambda value: value in ("uint8", "float32"), "uint8 or float32"),
+    "scale": NUMBER,
+    "images": WHOLE,
+    "sizes": WHOLES,
+    "planned": (_planned, "an object of numbers, by view"),
+    "statements": (_texts, "a list of texts"),
+    "code": (_code, "an object of SHA-256, by file"),
+    "tells": (lambda value: isinstance(value, bool), "true or false"),
+    "dropouts": WHOLE,
+    "patience": NUMBER,
+    "skew": NUMBER,
+}
 
 
 def _check_sizes(deployment: Deployment, path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fedpareto.deploy.deployment import Deployment
@@ -15,7 +17,8 @@ from fedpareto.mechanisms import BatchCrypt, links_of, needs_everyone
 from fedpareto.noise import derive
 from fedpareto.privacy import VIEWS
 from fedpareto.settings import own_hashes
-from fedpareto.settings.own import is_own, source_of
+from fedpareto.settings.beside import loaded_from
+from fedpareto.settings.own import is_own, root_of, source_of
 from fedpareto.study import Study
 from fedpareto.study.write import fixed_study
 
@@ -29,6 +32,7 @@ def draw_up(study: Study, settings: Mapping[str, Any], **options: Any) -> Deploy
             f"{type(problem).__name__}."
         )
     check_deployable(problem)
+    _check_patience(options.get("patience", 600.0))
     data = load(problem.data)
     table = _table(study, settings)
     found = {view: problem.guarantee(settings, view) for view in VIEWS}
@@ -46,6 +50,7 @@ def draw_up(study: Study, settings: Mapping[str, Any], **options: Any) -> Deploy
         planned={view: g.epsilon if g else None for view, g in found.items()},
         statements=_said(problem, promised),
         code=_code(table),
+        folder=study.path.parent if study.path else Path(),
         tells=options.pop("tells", not problem.private),
         dropouts=options.pop("dropouts", problem.privacy.dropouts),
         **options,
@@ -76,6 +81,14 @@ def check_deployable(problem: Federation) -> None:
         )
 
 
+def _check_patience(seconds: float) -> None:
+    """Refuse a time to wait that is none."""
+    if not 0 < seconds < math.inf:
+        raise SettingError(
+            f"patience: must be a number of seconds above 0, found {seconds}. Write one."
+        )
+
+
 def _table(study: Study, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the table of a study file that trains the point, without the study's own data."""
     table = tomllib.loads(fixed_study(study, settings))
@@ -101,7 +114,9 @@ def _code(table: Mapping[str, Any]) -> dict[str, str]:
     for name in names:
         source = source_of(name)
         if source.beside:  # what is installed is installed at the sites too
-            found[f"{source.module.replace('.', '/')}.py"] = hashes[name]
+            root = root_of(source)
+            found[str(source.file.relative_to(root))] = hashes[name]
+            found |= loaded_from(root)  # what it imports from there is needed as well
     return found
 
 

@@ -72,7 +72,7 @@ def encrypt(client: Client, message: Mapping[str, Any]) -> Message:
             f"clip: must be a finite number that is at least 0, found {shown(clip)}."
         )
     with client.ledger() as ledger:
-        held = keeping.read(client.path)
+        held = keeping.read(client.path, ("model",))
         if held is None or held.words.get("round") != t:
             raise DeploymentError(
                 f"round: must be one that this site has trained for, found round {t + 1}. Ask for "
@@ -104,7 +104,7 @@ def judge(client: Client, message: Mapping[str, Any]) -> Message:
 
 def caught_up(client: Client, message: Mapping[str, Any], upto: int) -> Kept | int:
     """Return the site's state with the model of so many rounds; of how many it is, if it cannot."""
-    held = keeping.read(client.path) or _at_first(client)
+    held = keeping.read(client.path, ("model",)) or _at_first(client)
     held_before = have = int(held.words["model"])
     if have > upto:
         raise DeploymentError(

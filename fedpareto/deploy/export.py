@@ -16,6 +16,7 @@ from fedpareto.privacy.statement import rounded_up
 
 APP = "flower_app"  # the package in the folder
 DEMO = "demo.json"  # the study's own data, for a trial on one machine
+LONGEST = 60  # letters of a name that becomes one of folders too
 SOURCES = Path(__file__).parent / "flower"
 FILES = ("__init__.py", "client_app.py", "server_app.py", "site.py", "task.py")
 
@@ -25,6 +26,12 @@ def write_app(agreed: Deployment, code: Path | None, demo: dict[str, Any], folde
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise OutputError(
             f"{folder}: must be a new folder or an empty one, found something there. Name another."
+        )
+    taken = [name for name in agreed.code if name in FILES]
+    if taken:
+        raise OutputError(
+            f"{taken[0]}: must not be called as a file of the app, {', '.join(FILES)}, found code "
+            "of your own of that name. Rename the module, and name it so in the study."
         )
     app = folder / APP
     app.mkdir(parents=True, exist_ok=True)
@@ -42,7 +49,8 @@ def write_app(agreed: Deployment, code: Path | None, demo: dict[str, Any], folde
 
 def slug(name: str) -> str:
     """Return a name that a Python project may have."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "federation"
+    found = re.sub(r"[^a-z0-9]+", "-", name.lower())[:LONGEST].strip("-")
+    return found or "federation"
 
 
 def _pyproject(agreed: Deployment) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fedpareto.deploy.rows import VERSION, History, Id, Row, begun, followed
+from fedpareto.deploy.rows import VERSION, History, Id, Reading, Row, begun, followed
 from fedpareto.errors import LedgerError
 from fedpareto.files import write_new
 
@@ -254,20 +254,24 @@ def _history(path: Path, data: bytes) -> tuple[History, int]:
             f"{path}: must begin with a header, found {len(data)} bytes without one. Name the file "
             "that the deployment wrote."
         )
-    history: History | None = None
+    reading: Reading | None = None
+    last = ""
     for number, line in enumerate(lines, 1):
         try:
-            row, last = _row(line, history.last if history else "")
-            if (row["kind"] == "header") != (history is None):
+            row, last = _row(line, last)
+            if (row["kind"] == "header") != (reading is None):
                 raise LedgerError("must be a header in the first line and nowhere else.")
-            history = _at(followed(history, row) if history else begun(row), last)
+            if reading is None:
+                reading = Reading(row)
+            else:
+                reading.take(row)
         except LedgerError as error:
             raise LedgerError(
                 f"{path}, line {number}: {error} What follows cannot be trusted: take a copy that "
                 "was kept, or compare with the other side's ledger."
             ) from None
-    assert history is not None
-    return history, len(rest)
+    assert reading is not None
+    return reading.history(last), len(rest)
 
 
 def _at(history: History, last: str) -> History:

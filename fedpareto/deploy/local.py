@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +27,7 @@ from fedpareto.files import log_of, write_whole
 from fedpareto.mechanisms import BatchCrypt
 
 HOST = "127.0.0.1"
+SUM_KEY = "sums.key"
 NAME = "fedpareto-local"  # of the SuperLink in Flower's own configuration
 STARTING = 60.0  # seconds that a SuperLink may take to listen
 POLL = 0.3
@@ -57,7 +60,7 @@ class Local:
     @property
     def sum_key(self) -> Path:
         """The key that sites share, where sums are encrypted."""
-        return self.home / "sums.key"
+        return self.home / SUM_KEY
 
     @property
     def model(self) -> Path:
@@ -158,16 +161,10 @@ def prepared(app: Path) -> Local:
     agreed = deployment.read(app / export.APP)
     program("flower-superlink")
     home = home_of(app)
+    check_place(home)
+    if not home.exists():
+        _make_home(agreed, app, home)
     local = Local(app.resolve(), agreed, home, free_port())
-    for folder in (home, home / "logs", home / "flwr", local.server):
-        folder.mkdir(exist_ok=True)
-    if not (home / "server.key").exists():
-        machine.write_certificates(home)
-        for k in range(agreed.clients):
-            machine.write_node_key(home, f"node{k}")
-        if local.encryption is not None:
-            machine.write_sum_key(local.encryption, local.sum_key)
-        machine.write_sites(app / export.DEMO, home)
     told = f"""[superlink]
 default = "{NAME}"
 
@@ -177,6 +174,40 @@ root-certificates = "{home / "ca.crt"}"
 """
     write_whole(home / "flwr" / "config.toml", told.encode())
     return local
+
+
+def check_place(home: Path) -> None:
+    """Refuse a place whose name Flower cannot be told, and a folder of something else."""
+    odd = sorted({letter for letter in str(home) if letter in "\"'\\" or not letter.isprintable()})
+    if odd:
+        raise DeploymentError(
+            f"{home}: must be a path without quotes, backslashes and letters that cannot be "
+            f"printed, found {odd[0]!r}: Flower could not read it. Move the app."
+        )
+    if home.exists() and not ((home / "server.key").is_file() and (home / "flwr").is_dir()):
+        raise DeploymentError(
+            f"{home}: must be a new folder or one of this deployment, found something else, which "
+            "would be lost. Move it away, or rename the app."
+        )
+
+
+def _make_home(agreed: Deployment, app: Path, home: Path) -> None:
+    """Make certificates, keys and data in a new folder, which appears whole."""
+    made = Path(tempfile.mkdtemp(dir=home.parent, prefix=".fedpareto-", suffix=".part"))
+    try:
+        for name in ("logs", "flwr", "server"):
+            (made / name).mkdir()
+        machine.write_certificates(made)
+        for k in range(agreed.clients):
+            machine.write_node_key(made, f"node{k}")
+        encryption = encryption_of(agreed)
+        if encryption is not None:
+            machine.write_sum_key(encryption, made / SUM_KEY)
+        machine.write_sites(app / export.DEMO, made)
+        made.rename(home)
+    except BaseException:
+        shutil.rmtree(made)
+        raise
 
 
 def home_of(app: Path) -> Path:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import datetime
 import io
 import ipaddress
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedpareto.errors import MissingPackage
+from fedpareto.errors import DeploymentError, MissingPackage
 from fedpareto.federation.data import Data, load
 from fedpareto.federation.setup import Setup
 from fedpareto.federation.split import deal, dealt
-from fedpareto.files import write_new, write_whole
+from fedpareto.files import json_of, write_new, write_whole
 from fedpareto.mechanisms import BatchCrypt
 
 SECRET = 0o600
+MOST_BYTES = 2**20
 
 
 def write_certificates(folder: Path) -> None:
@@ -79,10 +79,17 @@ def public_of(path: Path) -> Path:
 
 def write_sites(demo: Path, folder: Path) -> None:
     """Deal the data of the study to sites: site0.npz and so on, as its first repeat has them."""
-    told = json.loads(demo.read_text())
-    where = Data(**told["data"])
+    try:
+        told = json_of(demo, MOST_BYTES)
+        where = Data(**told["data"])
+        seed = int(told["seed"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise DeploymentError(
+            f"{demo}: must name the study's data and how they are dealt, found: {error}. Export it "
+            "anew."
+        ) from None
     data = load(where)
-    train, drawn = deal(data.y_train, where, told["seed"], data.sites_train)
+    train, drawn = deal(data.y_train, where, seed, data.sites_train)
     test = dealt(data.y_test, where, drawn, data.sites_test)
     for k in range(where.clients):
         mine, tested = train.of(k), test.of(k)

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from fedpareto.deploy.deployment import Deployment
-from fedpareto.files import write_whole
+from fedpareto.errors import DeploymentError
+from fedpareto.files import json_of, write_whole
 
 FILE = "progress.json"
+MOST_BYTES = 2**28
 Measures = dict[str, float]
 
 
@@ -92,7 +94,15 @@ class Progress:
 def there(folder: Path) -> Progress | None:
     """Return how far the deployment of a server's folder is; None where it has said nothing."""
     path = folder / FILE
-    return Progress.read(json.loads(path.read_text())) if path.is_file() else None
+    if not path.exists():
+        return None
+    try:
+        return Progress.read(json_of(path, MOST_BYTES))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise DeploymentError(
+            f"{path}: must say how far the deployment is, found damage: {error}. Remove it: the "
+            "server writes it anew from its state."
+        ) from None
 
 
 def _counts(answer: Mapping[str, Any]) -> bool:

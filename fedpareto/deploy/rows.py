@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -77,8 +78,11 @@ def begun(row: Row) -> History:
     return History(row)
 
 
-def followed(history: History, row: Row) -> History:
-    """Return the history after another row; refuse one that cannot follow."""
+def followed(history: History, row: Row, tries: int | None = None) -> History:
+    """Return the history after another row; refuse one that cannot follow.
+
+    tries is how often the row's round was begun before, where it is known already.
+    """
     kind = row.get("kind")
     if kind == "torn":
         _check(row, TORN, "a note of a torn row")
@@ -86,14 +90,39 @@ def followed(history: History, row: Row) -> History:
     if kind != "round" or row.get("state") not in ("began", "ended"):
         raise LedgerError(f"must be the begin or the end of a round, found {shown(kind)}.")
     if row["state"] == "began":
-        return _with_begin(history, row)
+        return _with_begin(history, row, tries)
     return _with_end(history, row)
 
 
-def _with_begin(history: History, row: Row) -> History:
+class Reading:
+    """A history that is read row by row, in the time that its rows take."""
+
+    def __init__(self, header: Row) -> None:
+        self._begun = begun(header)
+        self._attempts: list[Attempt] = []
+        self._tries: Counter[int] = Counter()
+        self._torn = 0
+
+    def take(self, row: Row) -> None:
+        """Take another row; refuse one that cannot follow."""
+        round = row.get("round")
+        tries = self._tries[round] if isinstance(round, int) else 0
+        last = tuple(self._attempts[-1:])
+        after = followed(replace(self._begun, attempts=last), row, tries)
+        self._torn += after.torn
+        self._attempts[len(self._attempts) - len(last) :] = after.attempts
+        if len(after.attempts) > len(last):
+            self._tries[after.attempts[-1].round] += 1
+
+    def history(self, last: str) -> History:
+        """Return what was read; last is the hash of the last row."""
+        return replace(self._begun, attempts=tuple(self._attempts), torn=self._torn, last=last)
+
+
+def _with_begin(history: History, row: Row, tries: int | None) -> History:
     """Return the history with one attempt more."""
     _check(row, BEGAN, "the begin of a round")
-    attempt = 1 + len(history.attempts_of(row["round"]))
+    attempt = 1 + (len(history.attempts_of(row["round"])) if tries is None else tries)
     if row["attempt"] != attempt:
         raise LedgerError(f"attempt: must be {attempt}, found {row['attempt']}.")
     one = Attempt(row["round"], attempt, tuple(row["asked"]), row["norm"])

@@ -230,7 +230,7 @@ def _answered_other(ledger: Ledger, t: int) -> dict[int, int]:
 
 def _restored(server: Server, block: Block) -> tuple[State, Progress]:
     """Return where the deployment stands."""
-    found = keeping.read(server.path)
+    found = keeping.read(server.path, ("deployment", "progress"))
     if found is None:
         return start(block), Progress(of=server.agreed.rounds)
     check_of(server, found)

@@ -152,9 +152,7 @@ MOST_WORK = 3 * 10**7  # numbers drawn by all tries, seconds of work
 CLASS_WORK = 1000  # numbers that could be drawn in the time that a class takes otherwise
 
 
-def deal(
-    labels: Indices, data: Data, seed: int, sites: Indices | None = None
-) -> tuple[Split, int]:
+def deal(labels: Indices, data: Data, seed: int, sites: Indices | None = None) -> tuple[Split, int]:
     """Deal training images so that every client gets one; return the split and its seed."""
     _check(labels, data)
     tries = 1 if data.split == "site" else _tries(labels, data)

@@ -33,8 +33,9 @@ def against(seen: View) -> list[str]:
 
 def _unprotected(held: Held, measure: str, repeats: int) -> str:
     """Return what the federation without protection came to, and with which settings."""
-    chosen = ", ".join(f"{k} = {v:.4g}" if isinstance(v, float) else f"{k} = {v}"
-                       for k, v in held.settings.items())
+    chosen = ", ".join(
+        f"{k} = {v:.4g}" if isinstance(v, float) else f"{k} = {v}" for k, v in held.settings.items()
+    )
     how = f" with {chosen}" if chosen else ""
     if held.error is not None:
         return f"The same federation without protection failed{how}: {held.error}."

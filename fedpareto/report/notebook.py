@@ -28,9 +28,7 @@ def html_of(seen: View) -> str:
     body: str = paragraph(summary(seen))
     if seen.front:
         body += drawing(seen, seen.recommended) + _front(seen)
-    body += bullets(
-        [seen.why, *against(seen), *proxies(seen.judges), *statements(seen)]
-    )
+    body += bullets([seen.why, *against(seen), *proxies(seen.judges), *statements(seen)])
     return f'<style>.fedpareto {{ {own} }}</style><div class="fedpareto">{body}</div>'
 
 

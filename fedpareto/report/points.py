@@ -128,9 +128,7 @@ class View:
         return {o.name: o.reference for o in self.objectives}
 
 
-def view(
-    study: Study, trials: Sequence[Trial] | Store, baselines: Baselines | None = None
-) -> View:
+def view(study: Study, trials: Sequence[Trial] | Store, baselines: Baselines | None = None) -> View:
     """Look at a study's trials; those of a store are held against its baselines."""
     if isinstance(trials, Store):
         return view_of(study, trials)

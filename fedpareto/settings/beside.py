@@ -65,6 +65,20 @@ def announce(file: Path, content: bytes) -> None:
         log.warning("runs your own code: %s, SHA-256 %s", visible(file), key[1])
 
 
+def loaded_from(folder: Path) -> dict[str, str]:
+    """Return the files in a folder that run as code of the user's own, each with its SHA-256."""
+    place, found = folder.resolve(), {}
+    for module in list(sys.modules.values()):
+        spec = getattr(module, "__spec__", None)
+        if spec is None or not isinstance(spec.loader, _Source | _Extension) or not spec.origin:
+            continue
+        file = Path(spec.origin)
+        if place in file.parents:
+            name = str(file.relative_to(place))
+            found[name] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return found
+
+
 class _Source(SourceFileLoader):
     """Load source as it is announced, and no bytecode: anything could lie in __pycache__."""
 

@@ -99,7 +99,7 @@ def check_source(name: str, folder: Path) -> None:
     This is for names in study files, which may come from others. Nothing is imported.
     """
     source = source_of(name)
-    beside = source.beside and _root(source) == folder.resolve()
+    beside = source.beside and root_of(source) == folder.resolve()
     if not beside and source.attribute not in _declared(source.file):
         raise _undeclared(source)
 
@@ -122,7 +122,7 @@ def source_of(name: str) -> Source:
         )
     file = _file_of(name, module)
     source = Source(name, module, attribute, file, False)
-    if _root(source) in folders():
+    if root_of(source) in folders():
         may_be_found(module)
         return Source(name, module, attribute, file, True)
     if _is_installed(file) and attribute not in _declared(file):
@@ -170,7 +170,7 @@ def _missing(name: str, found: str) -> SettingError:
     return SettingError(f"{name!r} must be importable, found {found}. {HELP}")
 
 
-def _root(source: Source) -> Path:
+def root_of(source: Source) -> Path:
     """Return the folder in which the module, or the package it is in, was found."""
     depth = source.module.count(".") + (source.file.stem == "__init__")
     return source.file.parents[depth]

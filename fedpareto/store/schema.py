@@ -138,7 +138,6 @@ def check_ours(path: Path, db: sqlite3.Connection) -> None:
                 f"found {', '.join(found) or 'no such table'}",
             )
 
-
     check_plain(path, db)
 
 
