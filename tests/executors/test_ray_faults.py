@@ -21,11 +21,13 @@ from fedpareto import Store, run, verify
 ray = pytest.importorskip("ray")
 COMMAND = Path(__file__).with_name("slow_studies.py")
 KILLS = 50
+TRAINS = (b"ray::_trained", b"ray::IDLE")  # Ray's other processes are a machine's: it ends with them
+LONG = 1.0  # seconds of a block: 80 of them on two workers last longer than it takes to miss the head
 
 
-def begun(db: Path, seed: int, in_flight: int, address: str) -> subprocess.Popen[str]:
+def begun(db: Path, seed: int, in_flight: int, address: str, sleep: float = 0.25) -> subprocess.Popen[str]:
     """Begin a run in a process of its own."""
-    words = [sys.executable, str(COMMAND), str(db), str(seed), str(in_flight), address]
+    words = [sys.executable, str(COMMAND), str(db), str(seed), str(in_flight), str(sleep), address]
     env = os.environ | ON_LOOPBACK | {"PYTHONWARNINGS": "ignore"}
     return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -51,7 +53,7 @@ def test_without_the_head_a_run_ends_with_what_was_finished_and_the_same_command
 
     db = tmp_path / "headless.db"
     with cluster_of(2) as made:
-        process = begun(db, 1, 1, made.address)
+        process = begun(db, 1, 1, made.address, LONG)
         until(lambda: trained(db) > 12, 120)
         made.head_node.kill_gcs_server(check_alive=False)
         assert ray_constants.PROCESS_TYPE_GCS_SERVER not in dict(made.head_node.live_processes())
@@ -61,7 +63,7 @@ def test_without_the_head_a_run_ends_with_what_was_finished_and_the_same_command
     before = trained(db)
     assert 12 < before < 240
     with cluster_of(2) as made:
-        process = begun(db, 1, 1, made.address)
+        process = begun(db, 1, 1, made.address, LONG)
         assert process.wait(timeout=180) == 0
     run(study_of(1, 1, sleep=0.0), tmp_path / "alone.db").close()
     assert rows(db) == rows(tmp_path / "alone.db")
@@ -82,14 +84,20 @@ class Victims:
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-                if parent in raylets and (process / "cmdline").read_bytes().startswith(b"ray::"):
+                if parent in raylets and (process / "cmdline").read_bytes().startswith(TRAINS):
                     found.append(int(process.name))
             except OSError:
                 continue
         return found
 
-    def kill(self, process: subprocess.Popen[str]) -> None:
-        """Kill a worker, a machine that is not the head, or the run."""
+    def node(self, used: str) -> Any:
+        """Return a machine that is neither the head nor the one that the run is on."""
+        every = {node.node_id for node in self.made.list_all_nodes()}
+        assert used in every
+        return self.luck.choice(sorted((n for n in self.made.worker_nodes if n.node_id != used), key=lambda n: n.node_id))
+
+    def kill(self, process: subprocess.Popen[str], used: str) -> None:
+        """Kill a worker, a machine that nothing but workers need, or the run."""
         what = self.luck.choice(("worker", "worker", "node", "run"))
         workers = self.workers()
         if what == "worker" and not workers:
@@ -97,8 +105,7 @@ class Victims:
         if what == "worker":
             os.kill(self.luck.choice(workers), signal.SIGKILL)
         elif what == "node":
-            node = self.luck.choice(sorted(self.made.worker_nodes, key=lambda n: n.node_id))
-            self.made.remove_node(node, allow_graceful=False)
+            self.made.remove_node(self.node(used), allow_graceful=False)
             self.made.add_node(num_cpus=1, wait=False)
         else:
             process.kill()
@@ -122,7 +129,7 @@ def test_whatever_is_killed_a_study_ends_with_the_rows_of_one_left_alone(tmp_pat
             with Store.read(db) as store:
                 assert list(verify(asked, store)) == []
             assert rows(db) == rows(tmp_path / f"{seed}-alone.db")
-    print(f"{victims.killed} killed, {seed} studies")
+            print(f"{victims.killed} killed, {seed} studies, the last with in_flight {in_flight}", flush=True)
     assert min(victims.killed.values()) >= 5
 
 
@@ -139,7 +146,7 @@ def ended_in_a_storm(victims: Victims, db: Path, seed: int, in_flight: int) -> N
         wait_for_more(process, db)
         time.sleep(victims.luck.uniform(0.0, 1.5))
         if process.poll() is None and sum(victims.killed.values()) < KILLS:
-            victims.kill(process)
+            victims.kill(process, db.with_suffix(".node").read_text())
         if process.returncode == -signal.SIGKILL:
             process = begun(db, seed, in_flight, victims.made.address)
     said, _ = process.communicate()
