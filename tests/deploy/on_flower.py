@@ -21,17 +21,19 @@ def run(there):
 
 
 def processes(of, word):
-    """Return the processes of a group's session whose command line holds a word."""
-    found = []
+    """Return the processes below one that hold a word in their command line; some are in sessions of their own."""
+    found, below = {}, {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            session = int((entry / "stat").read_text().rpartition(")")[2].split()[3])
+            found[int(entry.name)] = (entry / "cmdline").read_bytes().decode(errors="replace")
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, ValueError):
             continue
-        if session == of.pid and word in command:
-            found.append(int(entry.name))
-    return found
+        below.setdefault(parent, []).append(int(entry.name))
+    those = [of.pid]
+    for pid in those:
+        those += below.get(pid, [])
+    return [pid for pid in those if word in found.get(pid, "")]
 
 
 def wait_for(what, seconds=300):
