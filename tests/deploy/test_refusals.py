@@ -258,7 +258,7 @@ def test_a_promise_to_records_says_how_many_sites_may_hold(sizes, tmp_path):
     World(study_of(tmp_path, data={"clients": 3}, **RECORDS), tmp_path, replay=False)
     path = tmp_path / deployment.FILE
     path.write_text(json.dumps(json.loads(path.read_text()) | {"sizes": sizes}))
-    with pytest.raises(DeploymentError, match="sizes must be (3 whole numbers above 0, the records of each client where ε is one of records|a list of whole numbers), found"):
+    with pytest.raises(DeploymentError, match=r"sizes must be (3 whole numbers above 0, the records of each client where ε is one of records|a list of whole numbers), found"):
         deployment.read(tmp_path)
 
 
