@@ -34,6 +34,9 @@ NAMES_OF_INPUTS = "names"  # of the columns of a table
 MOST_CLASSES = 100_000
 
 
+WORDS = 300  # letters of a library's error: it may repeat what the file holds
+
+
 def read(reader: Callable[..., Arrays], *paths: Path) -> Arrays:
     """Read a data set's files; if that fails, raise a DataError that names them."""
     try:
@@ -44,7 +47,7 @@ def read(reader: Callable[..., Arrays], *paths: Path) -> Arrays:
         names = " and ".join(map(str, paths))
         raise DataError(
             f"{names}: must be whole and of the stated format, found {type(error).__name__}: "
-            f"{error}. Fetch it again."
+            f"{str(error)[:WORDS]}. Fetch it again."
         ) from error
 
 
