@@ -33,6 +33,7 @@ from fedpareto.reproduce import (
     work_of,
 )
 from fedpareto.reproduce import studies_gu24 as gu
+from fedpareto.reproduce import studies_kang23 as kang
 from fedpareto.reproduce.experiment import Experiment, Found, Part, Rows, verdict_of
 from fedpareto.reproduce.gu24_cases import BOXES
 from fedpareto.reproduce.judge import above, missing, number, ranks_alike
@@ -41,6 +42,7 @@ from fedpareto.reproduce.races import compared
 from fedpareto.reproduce.run import unjudged
 from fedpareto.reproduce.workers import Work
 from fedpareto.store import Store
+from fedpareto.study import load_study
 from fedpareto.trials import Trial
 
 ROOT = Path(__file__).parents[1]
@@ -370,6 +372,46 @@ def test_nothing_of_a_finished_study_is_trained_or_written_again(tmp_path):
     changed.write_text(changed.read_text().replace("seed = 1", "seed = 7"))
     with pytest.raises(ChangedStudy, match="must belong to this study"):
         train([Work(changed, 1.0)])
+
+
+def with_and_without_penalty(folder, budget=12):
+    """Return two studies that differ in their optimizer alone, the second after the first."""
+    first, second = (
+        kang.search("mnist", "rd", algorithm, 1) for algorithm in ("cmofl-nsga2", "mofl-nsga2")
+    )
+    small = {"data.name": "digits", "model.hidden": [8], "training.local_epochs": 1,
+             "mechanism.sigma": {"low": 1e-3, "high": 1.0, "log": True}, "budget": budget}
+    parts = [replace(p, quick={**p.quick, **small}) for p in (first, second)]
+    experiment = Experiment("tiny", "", "nothing", tuple(parts), lambda rows: Found((), ()))
+    return work_of([experiment], "quick", folder)
+
+
+def test_rows_that_another_optimizer_had_trained_are_those_it_would_train(tmp_path):
+    alone, after = tmp_path / "alone", tmp_path / "after"
+    first, second = with_and_without_penalty(alone)
+    assert second.after == first.path
+    assert train([replace(second, after=None), first])
+    first, second = with_and_without_penalty(after)
+    assert train([second, first]), "whoever lends is trained first"
+    assert rows_in(after) == rows_in(alone)
+    trained = {}
+    for work in (first, second):
+        with Store.read(work.path.with_suffix(".db")) as store:
+            trained[work.path] = sum(w.trainings for w in store.works().values())
+            assert list(verify(load_study(work.path), store)) == []
+            (alone_baseline,) = store.baselines("unprotected")
+            with Store.read(alone / work.path.with_suffix(".db").name) as other:
+                assert other.baselines("unprotected") == [alone_baseline]
+    settings = [{json.dumps(s) for s, _ in rows} for rows in rows_in(after).values()]
+    assert trained[first.path] == 12
+    assert trained[second.path] == 12 - len(settings[0] & settings[1]) < 12
+
+
+def test_rows_of_another_problem_are_not_taken_over(tmp_path):
+    first, second = with_and_without_penalty(tmp_path)
+    second.path.write_text(second.path.read_text().replace("rounds = 4", "rounds = 3"))
+    with pytest.raises(SettingError, match=r"must differ from .* in its optimizer alone, found another problem"):
+        train([first, second])
 
 
 def test_the_time_given_ends_a_run_between_blocks(tmp_path):

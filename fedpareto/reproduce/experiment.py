@@ -21,6 +21,7 @@ class Part:
     changes: Mapping[str, Any] = field(default_factory=dict)
     quick: Mapping[str, Any] | None = None  # changed on top at quick scale; None: not run there
     seconds: Mapping[str, float] = field(default_factory=dict)  # expected, by scale
+    after: str = ""  # the study, another by its optimizer alone, whose rows it takes over
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,11 @@ def work_of(experiments: Sequence[Experiment], scale: str, folder: Path) -> list
     folder.mkdir(parents=True, exist_ok=True)
     _check_outputs(experiments, folder)
     parts = {p.name: p for e in experiments for p in e.at(scale)}
-    return [Work(write_study(p, scale, folder), p.seconds.get(scale, 1.0)) for p in parts.values()]
+    path = {name: write_study(part, scale, folder) for name, part in parts.items()}
+    return [
+        Work(path[name], part.seconds.get(scale, 1.0), path.get(part.after))
+        for name, part in parts.items()
+    ]
 
 
 def write_data(experiments: Sequence[Experiment], scale: str, folder: Path) -> None:

@@ -63,7 +63,10 @@ def search(data: str, mechanism: str, algorithm: str, seed: int, size: int = POP
         small = {**QUICK[data], "optimizer": optimizer(algorithm, few)}
     quick, paper = SECONDS[data][mechanism]
     seconds = {"quick": quick, "paper": paper * (0.5 if size == SMALL else 1.0)}
-    return Part(name, f"{start}-{mechanism}.toml", changes, small, seconds)
+    lender = ""
+    if algorithm.startswith("mofl"):  # its points are those of CMOFL until a limit binds
+        lender = f"{label(data, mechanism, f'c{algorithm}', size)}-seed{seed}"
+    return Part(name, f"{start}-{mechanism}.toml", changes, small, seconds, lender)
 
 
 def label(data: str, mechanism: str, algorithm: str, size: int = POPULATION) -> str:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from fedpareto.errors import FedparetoError
 from fedpareto.loop import database, run
+from fedpareto.reproduce.lending import borrowing
 from fedpareto.store import Store
 from fedpareto.study import Study, load_study
 
@@ -32,10 +33,14 @@ Tell = Callable[[Path, float], None]  # which study, and what share of it is don
 
 @dataclass(frozen=True)
 class Work:
-    """A study file to train, and the seconds that it is expected to take."""
+    """A study file to train, and the seconds that it is expected to take.
+
+    It begins when `after` is finished, and takes over the rows that both need.
+    """
 
     path: Path
     expected: float
+    after: Path | None = None
 
 
 class OutOfTime(Exception):
@@ -46,18 +51,19 @@ def train(
     work: Sequence[Work], jobs: int = 1, seconds: float | None = None, stream: TextIO | None = None
 ) -> bool:
     """Train studies, the longest first, and return whether all were finished in the time given."""
-    longest = sorted(work, key=lambda w: -w.expected)
+    longest = sorted(work, key=lambda w: (w.after is not None, -w.expected))
     until = None if seconds is None else time.monotonic() + seconds
     if seconds == 0 or not work:
         return not work
     with whole_bar(longest, stream or sys.stderr) as tell:
         if jobs == 1:
-            return _one_by_one([w.path for w in longest], until, tell)
-        return _at_once([w.path for w in longest], jobs, until, tell)
+            return _one_by_one(longest, until, tell)
+        return _at_once(longest, jobs, until, tell)
 
 
-def train_one(path: Path, tell: Tell, until: float | None = None) -> None:
+def train_one(work: Work, tell: Tell, until: float | None = None) -> None:
     """Train one study to its budget, from wherever its rows stand."""
+    path = work.path
     study = load_study(path)
 
     def watch(store: Store) -> None:
@@ -66,7 +72,7 @@ def train_one(path: Path, tell: Tell, until: float | None = None) -> None:
             raise OutOfTime
 
     if not _finished(study):
-        run(study, watch=watch).close()
+        run(study, evaluate=borrowing(study, work.after), watch=watch).close()
     tell(path, 1.0)
 
 
@@ -84,27 +90,26 @@ def done(study: Study, store: Store) -> float:
     return min(1.0, max(store.trainings() / study.repeats, store.finished()) / study.budget)
 
 
-def _one_by_one(paths: Sequence[Path], until: float | None, tell: Tell) -> bool:
+def _one_by_one(work: Sequence[Work], until: float | None, tell: Tell) -> bool:
     try:
-        for path in paths:
-            train_one(path, tell, until)
+        for one in work:
+            train_one(one, tell, until)
     except OutOfTime:
         return False
     return True
 
 
-def _at_once(paths: Sequence[Path], jobs: int, until: float | None, tell: Tell) -> bool:
+def _at_once(work: Sequence[Work], jobs: int, until: float | None, tell: Tell) -> bool:
     """Train in several processes, which are killed when the time is over."""
     context = multiprocessing.get_context("spawn")
     tasks: Any = context.Queue()
     told: Any = context.Queue()
-    for task in (*paths, *[None] * jobs):
-        tasks.put(task)
+    line = Line(work, tasks, jobs)
     workers = [context.Process(target=work_on, args=(tasks, told)) for _ in range(jobs)]
     for worker in workers:
         worker.start()
     try:
-        return _until_all_are_done(set(paths), workers, told, until, tell)
+        return _until_all_are_done(line, workers, told, until, tell)
     finally:
         for worker in workers:
             worker.kill()
@@ -113,32 +118,57 @@ def _at_once(paths: Sequence[Path], jobs: int, until: float | None, tell: Tell) 
             channel.cancel_join_thread()
 
 
+class Line:
+    """The studies that are left, each put into the queue once what it waits for is done."""
+
+    def __init__(self, work: Sequence[Work], tasks: Any, jobs: int) -> None:
+        self.left = {w.path for w in work}
+        self._waiting = list(work)
+        self._tasks = tasks
+        self._jobs = jobs
+        self._hand_out()
+
+    def done(self, path: Path) -> None:
+        """Count a study as done, whether it was trained or failed, and let others begin."""
+        self.left.discard(path)
+        if self._waiting:
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        for work in [w for w in self._waiting if w.after not in self.left]:
+            self._waiting.remove(work)
+            self._tasks.put(work)
+        if not self._waiting:
+            for _ in range(self._jobs):
+                self._tasks.put(None)
+
+
 def _until_all_are_done(
-    left: set[Path], workers: Sequence[Any], told: Any, until: float | None, tell: Tell
+    line: Line, workers: Sequence[Any], told: Any, until: float | None, tell: Tell
 ) -> bool:
     """Wait for every study; return whether all were finished in time, raise what went wrong."""
     faults = []
-    while left and (until is None or time.monotonic() < until):
+    while line.left and (until is None or time.monotonic() < until):
         with contextlib.suppress(queue.Empty):
             path, share, fault = told.get(timeout=PATIENCE)
             tell(path, share)
             if fault:
                 faults.append(fault)
             if fault or share == 1:
-                left.discard(path)
+                line.done(path)
             continue
         if not any(w.is_alive() for w in workers) and told.empty():
             raise FedparetoError(
-                f"reproduce: {len(left)} studies must still be trained, found no process that "
+                f"reproduce: {len(line.left)} studies must still be trained, found no process that "
                 "trains: each was ended from outside, perhaps for memory. What was finished is "
                 "kept; run again with fewer --jobs."
             )
     if faults:
         raise FedparetoError(faults[0])
-    return not left
+    return not line.left
 
 
-def work_on(tasks: Queue[Path | None], told: Queue[tuple[Path, float, str]]) -> None:
+def work_on(tasks: Queue[Work | None], told: Queue[tuple[Path, float, str]]) -> None:
     """Train studies from a queue until none is left, or until nobody waits for them any more."""
     parent = multiprocessing.parent_process()
 
@@ -147,12 +177,22 @@ def work_on(tasks: Queue[Path | None], told: Queue[tuple[Path, float, str]]) -> 
             os._exit(1)
         told.put((path, share, ""))
 
-    while (path := tasks.get()) is not None:
+    while (work := _next(tasks)) is not None:
         try:
-            train_one(path, tell)
+            train_one(work, tell)
         except FedparetoError as error:
-            told.put((path, 0.0, str(error)))
+            told.put((work.path, 0.0, str(error)))
         _let_go()
+
+
+def _next(tasks: Queue[Work | None]) -> Work | None:
+    """Wait for the next study; there is none once nobody hands them out any more."""
+    parent = multiprocessing.parent_process()
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return tasks.get(timeout=PATIENCE)
+        if parent is not None and not parent.is_alive():
+            return None
 
 
 def _let_go() -> None:
