@@ -17,6 +17,7 @@ FedparetoError
 │   └── DecodeOverflow what was decrypted cannot be a sum of updates
 ├── DeploymentError   a deployment cannot run so, or was asked for what was not agreed
 ├── LedgerError       a ledger of a deployment is not what was written, or may not go on so
+├── DeviceLost        nothing more can be trained on a device by this process
 └── MissingPackage    an optional package is needed
 CodeEnded             the user's own code ended the program; it is shown as one of these
 
@@ -107,6 +108,10 @@ class DeploymentError(FedparetoError):
 
 class LedgerError(FedparetoError):
     """A ledger of a deployment is not what was written, or may not go on so."""
+
+
+class DeviceLost(FedparetoError):
+    """A device refuses everything from now on in this process; another process may use it."""
 
 
 class MissingPackage(FedparetoError):

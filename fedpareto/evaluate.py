@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 
-from fedpareto.errors import FedparetoError, guarded, out_of_memory, told
+from fedpareto.errors import DeviceLost, FedparetoError, guarded, out_of_memory, told
 from fedpareto.noise import derive, widened
 from fedpareto.problem import (
     JoinsRepeats,
@@ -88,6 +88,7 @@ def _results(problem: Problem, jobs: Sequence[Job], seed: int) -> list[Result]:
     except FedparetoError:
         raise
     except Exception as error:
+        _check_device(problem, jobs, error)
         short_of_memory = out_of_memory(error)
         if len(jobs) == 1 and (problem.block == 1 or not short_of_memory):
             trial, repeat = jobs[0]
@@ -106,6 +107,29 @@ def _results(problem: Problem, jobs: Sequence[Job], seed: int) -> list[Result]:
         way = _way(curves, i, trial, free)
         out.append(Result(trial.number, repeat, row, _failure(problem, row), way))
     return out
+
+
+def _check_device(problem: Problem, jobs: Sequence[Job], error: Exception) -> None:
+    """Raise if training ended in what leaves the device unusable, so that no row can follow.
+
+    After an illegal memory access, CUDA answers every call of a process with that same error. All
+    trials that followed would fail, though nothing is wrong with them.
+    """
+    if not isinstance(problem, UsesDevice) or problem.device != "cuda":
+        return
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except Exception as lost:
+        numbers = sorted({trial.number for trial, _ in jobs})
+        raise DeviceLost(
+            f"trials {numbers[0]} to {numbers[-1]}: the GPU must answer after a training that "
+            f"failed, found {told(lost)[:LONGEST]}. This process cannot use it any more; what was "
+            "finished is kept. Run the same command again. If it ends at these trials again, train "
+            "them on the CPU (CUDA_VISIBLE_DEVICES= before the command), where only the trial that "
+            "is to blame fails."
+        ) from error
 
 
 def _measured(

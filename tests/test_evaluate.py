@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedpareto import Float, Objective, Space
-from fedpareto.errors import DataError
+from fedpareto.errors import DataError, DeviceLost
 from fedpareto.executors import here
 from fedpareto.noise import derive
 from fedpareto.testing import Function, continuous
@@ -75,6 +75,36 @@ def test_a_measure_that_is_not_finite_fails_the_trial():
     results = collect(Square(), trials(8))
     assert results[7].error == "y must be a finite number, found nan"
     assert results[6].error == "lost in round 3"
+
+
+@dataclass(frozen=True)
+class OnDevice(Square):
+    """The same, measured on a device that may be lost."""
+
+    device: str = "cuda"
+
+
+def test_no_row_follows_from_a_device_that_is_lost(monkeypatch):
+    """A past finding: one illegal memory access made failed rows of all trials that were left."""
+    monkeypatch.setattr("torch.cuda.synchronize", lost)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a GPU")
+    found = []
+    blocks = here(OnDevice(breaks_at=4.0, block=3), once(trials(9)), 3)
+    with pytest.raises(DeviceLost, match=r"trials 3 to 5: the GPU must answer .* found RuntimeError: CUDA error: an illegal memory access"):
+        found.extend(r for block in blocks for r in block)
+    assert [r.trial for r in found] == [0, 1, 2]
+    assert all(r.error is None for r in found)
+
+
+def lost():
+    raise RuntimeError("CUDA error: an illegal memory access was encountered\nSearch for it.")
+
+
+def test_a_failure_on_a_device_that_still_answers_is_a_row(monkeypatch):
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a GPU")
+    results = collect(OnDevice(breaks_at=2.0), trials(4))
+    assert [r.error is None for r in results] == [True, True, False, True]
 
 
 def test_running_out_of_memory_halves_the_block_and_says_so(caplog):

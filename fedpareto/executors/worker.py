@@ -6,6 +6,7 @@ import contextlib
 import functools
 import hashlib
 import logging
+import os
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpareto import __version__
-from fedpareto.errors import FedparetoError, told
+from fedpareto.errors import DeviceLost, FedparetoError, told
 from fedpareto.evaluate import Job, results_of
 from fedpareto.problem import Problem, SendsData
 from fedpareto.settings import folders, import_from, may_be_found, own_hashes, own_loaded
@@ -75,6 +76,8 @@ def trained(need: Terms, fetch: Fetch, jobs: Sequence[Job], seed: int, where: st
         try:
             problem = _problem(need, fetch)
             results = results_of(problem, jobs, seed, where)
+        except DeviceLost:
+            os._exit(1)  # whoever hands out blocks starts another process, and finds the culprit
         except FedparetoError as error:
             return Answer(said=tuple(said), refused=str(error))
     return Answer(results, tuple(said))

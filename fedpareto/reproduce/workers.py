@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from fedpareto.errors import FedparetoError
+from fedpareto.errors import DeviceLost, FedparetoError
 from fedpareto.loop import database, run
 from fedpareto.reproduce.lending import borrowing
 from fedpareto.store import Store
@@ -182,6 +182,8 @@ def work_on(tasks: Queue[Work | None], told: Queue[tuple[Path, float, str]]) -> 
             train_one(work, tell)
         except FedparetoError as error:
             told.put((work.path, 0.0, str(error)))
+            if isinstance(error, DeviceLost):
+                return  # the others go on; the same command goes on with this study
         _let_go()
 
 

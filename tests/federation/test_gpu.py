@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
+import torch
 
 from fedpareto import (
     Choice,
@@ -54,3 +58,36 @@ def test_a_row_does_not_depend_on_its_neighbours():
     for i, seed in enumerate([1] * 4 + [2] * 4):
         alone = federation(Mlp((32,)), "cuda", 0.0).measure({"learning_rate": [RATES["learning_rate"][i]]}, [seed])
         assert np.abs(alone["test_error"][0] - whole["test_error"][i]) <= 1e-4
+
+
+LOSES = """
+from dataclasses import dataclass
+import torch
+from fedpareto import Float, Objective, Space
+from fedpareto.errors import DeviceLost
+from fedpareto.evaluate import results_of
+from fedpareto.trials import Trial
+
+@dataclass(frozen=True)
+class Loses:
+    block: int = 8
+    device: str = "cuda"
+    space = Space((Float("x", 0.0, 1.0),))
+    objectives = (Objective("y"),)
+    failures = {}
+
+    def measure(self, values, seeds):
+        there = torch.zeros(3, device="cuda")
+        return {"y": there[torch.tensor([10**6], device="cuda")].cpu().numpy()}
+
+try:
+    results_of(Loses(), [(Trial(n, 0, (0.5,), {"x": 0.5}), 0) for n in (4, 5)], 1)
+except DeviceLost as error:
+    print(error)
+"""
+
+
+def test_a_device_that_is_lost_ends_the_run_and_makes_no_rows():
+    done = subprocess.run([sys.executable, "-c", LOSES], capture_output=True, text=True)
+    assert "trials 4 to 5: the GPU must answer after a training that failed, found" in done.stdout, done.stderr[-2000:]
+    assert torch.ones(3, device="cuda").sum().item() == 3, "another process still has it"
