@@ -49,7 +49,7 @@ def reproduce(
 
     It can be stopped or killed at any time: the same command goes on where it stood.
     """
-    from fedpareto.reproduce import named, report, train, work_of, write_data
+    from fedpareto.reproduce import named, report, speed_up, train, work_of, write_data
 
     if listed:
         _print_list()
@@ -58,7 +58,7 @@ def reproduce(
     folder = output / scale
     work = work_of(chosen, scale, folder)
     at_a_time = min(jobs or min(os.cpu_count() or 1, 16), len(work))
-    total = sum(w.expected for w in work) / at_a_time
+    total = sum(w.expected for w in work) / speed_up(scale, at_a_time)
     click.echo(
         f"{len(chosen)} names at {scale} scale: {len(work)} studies, {at_a_time} at a time, about "
         f"{_time(total)} if none is begun",

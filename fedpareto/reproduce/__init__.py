@@ -11,7 +11,7 @@ from fedpareto.reproduce.run import (
     work_of,
     write_data,
 )
-from fedpareto.reproduce.workers import train
+from fedpareto.reproduce.workers import speed_up, train
 
 __all__ = [
     "EXPERIMENTS",
@@ -23,6 +23,7 @@ __all__ = [
     "report",
     "reproduce",
     "results",
+    "speed_up",
     "study_of",
     "train",
     "work_of",
