@@ -12,8 +12,8 @@ help:  ## list the targets
 demo: $(RUNS)  ## set up what a study needs, run the quickstart study, say where the page is
 	$(BIN)/fedpareto run examples/quickstart.toml
 
-test: $(READY) browser  ## set up, run the tests
-	$(BIN)/python -m pytest
+test: $(READY) browser  ## set up, run the tests in two processes
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 browser:  # for the tests of the report page, where Debian's package can be had; they are skipped without one
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \

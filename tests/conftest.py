@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,9 +14,12 @@ import pytest
 from hypothesis import settings
 from tiny import STUDY
 
+from fedpareto.settings import own
 from fedpareto.threads import wait_passively
 
 wait_passively()  # before torch is loaded: threads that spin stop everything on a busy machine
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # pytest was started in the background of a script
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("tests", deadline=None, derandomize=True, max_examples=100)
 settings.register_profile("wide", deadline=None, max_examples=2000)
 settings.load_profile("tests")  # pytest --hypothesis-profile=wide looks further
@@ -35,9 +39,16 @@ def forgotten(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     before = set(sys.modules)
     yield
     made_up = str(tmp_path_factory.getbasetemp())
+
+    def is_made_up(module: object) -> bool:
+        return (getattr(module, "__file__", None) or "").startswith(made_up)
+
     for name in set(sys.modules) - before:
-        if (getattr(sys.modules[name], "__file__", None) or "").startswith(made_up):
+        if is_made_up(sys.modules[name]):
             del sys.modules[name]
+    for name, (module, _) in list(own._loaded.items()):
+        if is_made_up(module):
+            del own._loaded[name]
 
 
 @pytest.fixture

@@ -110,22 +110,41 @@ def study(tmp_path):
     return path
 
 
-def go_on(study, db):
+LOADED = ["fedpareto.loop", "fedpareto.study.read", "fedpareto.federation.run", "fedpareto.federation.stack", "sklearn.datasets", "torch", "botorch"]
+
+
+def forked(study, db, threads=None):
+    """Begin a run in a process of its own, forked off one that has loaded everything and run nothing."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(LOADED)
+    process = context.Process(target=go_on, args=(study, db, threads))
+    process.start()
+    return process
+
+
+def go_on(study, db, threads):
+    if threads:
+        torch.set_num_threads(threads)
     run(load_study(study), db).close()
 
 
+def killed_once(process, db, trainings):
+    """Kill a process once so many trainings are on record, or later."""
+    deadline = time.monotonic() + 60
+    while progress(db) < trainings and process.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.kill()
+    process.join()
+
+
 def test_a_study_killed_twenty_times_equals_the_study_left_alone(study, tmp_path):
-    """Each run is a process of its own, forked off one that has loaded everything and run nothing."""
-    forked = multiprocessing.get_context("forkserver")
-    forked.set_forkserver_preload(["fedpareto.loop", "fedpareto.study.read", "torch", "botorch"])
     alone, killed = tmp_path / "alone.db", tmp_path / "killed.db"
     with run(load_study(study), alone):
         pass
     luck = random.Random(0)
     for kill in range(20):
         target = min(progress(killed) + luck.randrange(1, 4), 86)
-        process = forked.Process(target=go_on, args=(study, killed))
-        process.start()
+        process = forked(study, killed)
         deadline = time.monotonic() + 60
         while progress(killed) < target and process.is_alive() and time.monotonic() < deadline:
             time.sleep(0.002)
@@ -157,15 +176,10 @@ def test_every_optimizer_goes_on_in_a_fresh_process_as_in_one_that_trained(optim
     with run(loaded, alone) as store:
         assert list(verify(loaded, store)) == []
     torch.set_num_threads(before)
-    process = start(study, killed, OMP_NUM_THREADS="2")
-    deadline = time.monotonic() + 60
-    while progress(killed) < 9 and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.002)
-    process.kill()
-    process.communicate()
-    process = start(study, killed, OMP_NUM_THREADS="1")
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors.decode()
+    killed_once(forked(study, killed, threads=2), killed, 9)
+    resumed = forked(study, killed, threads=1)
+    resumed.join(timeout=120)
+    assert resumed.exitcode == 0
     assert rows(killed) == rows(alone)
     for threads in "12" if rounds == "6" else "2":
         process = start(study, killed, "verify", OMP_NUM_THREADS=threads)

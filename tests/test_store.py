@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpareto.errors import ChangedStudy, LockedStore, StoreError
-from fedpareto.store import APPLICATION, MIGRATIONS, Store, differences
+from fedpareto.store import APPLICATION, MIGRATIONS, Store, access, differences
 from fedpareto.trials import Result, Trial, history_of
 
 IDENTITY: dict[str, Any] = {"seed": 1, "data": {"name": "digits", "clients": 10}, "sigma": {"low": 0.1, "high": 1.0}}
@@ -513,9 +513,11 @@ def test_a_finished_study_can_be_read_where_nothing_can_be_written(finished: Pat
             Path(place).chmod(0o755)
 
 
-def test_a_database_held_by_another_program_is_refused_until_it_is_free(finished: Path) -> None:
+def test_a_database_held_by_another_program_is_refused_until_it_is_free(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert access.PATIENCE == 5
+    monkeypatch.setattr(access, "PATIENCE", 0.5)
     before = dump(finished)
-    with process(HOLD_DATABASE, finished), ThreadPoolExecutor() as both:  # each waits five seconds for it to become free
+    with process(HOLD_DATABASE, finished), ThreadPoolExecutor() as both:  # each waits a while for it to become free
         tries = [both.submit(Store.write, finished, "tiny", IDENTITY, 1), both.submit(Store.read, finished)]
         refused = [tried.exception() for tried in tries]
     message = (f"{finished}: must not be in use, found it locked by another process. Wait for that one to end, or give this "
@@ -527,7 +529,8 @@ def test_a_database_held_by_another_program_is_refused_until_it_is_free(finished
     write(finished).close()
 
 
-def test_results_refused_by_a_held_database_can_be_recorded_once_it_is_free(finished: Path) -> None:
+def test_results_refused_by_a_held_database_can_be_recorded_once_it_is_free(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "PATIENCE", 0.5)
     with write(finished) as store:
         with process(HOLD_DATABASE, finished):
             with pytest.raises(LockedStore, match="locked by another process"):

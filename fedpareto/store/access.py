@@ -16,6 +16,7 @@ from fedpareto.errors import DamagedStore, LockedStore, StoreError
 from fedpareto.store.checks import prepare
 
 SIDES = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a database that is being written
+PATIENCE = 5.0  # seconds that a database may be held by another before it is refused
 NOT_ALLOWED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 OURS = {  # how the journals, logs and indexes of logs begin that SQLite makes
     "-journal": (bytes.fromhex("d9d505f920a163d7"),),
@@ -131,7 +132,7 @@ def connected(path: Path, mode: str) -> sqlite3.Connection:
     """Return a connection to a database file: mode ro cannot write to it, rw makes none anew."""
     address = f"{path.absolute().as_uri()}?mode={mode}"
     db = sqlite3.connect(
-        address, uri=True, timeout=5, isolation_level=None, check_same_thread=False
+        address, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False
     )
     prepare(db)
     return db

@@ -29,6 +29,7 @@ from fedpareto import (
     Space,
     Store,
     Study,
+    load_study,
     on_ray,
     run,
     verify,
@@ -223,8 +224,7 @@ def test_the_command_line_begins_and_ends_a_cluster_of_its_own(tiny_study: Path,
     done = subprocess.run([*words, "--on", "ray", "--workers", "1"], capture_output=True, text=True, env=env, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert "cost: at most 4 trainings; what one takes is not known before the first." in done.stderr
-    again = subprocess.run([*words, "--db", str(tmp_path / "here.db")], capture_output=True, text=True, env=env, timeout=120, check=False)
-    assert again.returncode == 0, again.stderr
+    run(load_study(tiny_study), tmp_path / "here.db").close()
     assert rows(tiny_study.with_suffix(".db")) == rows(tmp_path / "here.db")
     with Store.read(tiny_study.with_suffix(".db")) as store:
         assert all(where.startswith("127.0.0.1 (") for where in store.works())

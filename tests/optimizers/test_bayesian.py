@@ -48,8 +48,8 @@ def observed(problem, x, history=None):
     return history.extend(x, np.stack([y[o.measure] for o in problem.objectives], axis=1))
 
 
-def test_bayesian_keeps_the_contract_of_an_optimizer():
-    check_optimizer(Bayesian(candidates=200, repeat_all=False))
+def test_bayesian_keeps_the_contract_of_an_optimizer(fits):
+    check_optimizer(Bayesian(batch=3, start=3, candidates=200, repeat_all=False))
 
 
 def test_bayesian_keeps_the_contract_where_objectives_are_known():

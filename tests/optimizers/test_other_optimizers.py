@@ -123,7 +123,7 @@ def test_the_free_variable_stays_at_its_largest():
 # qLogNEHVI
 
 
-def test_qlognehvi_keeps_the_contract_of_an_optimizer():
+def test_qlognehvi_keeps_the_contract_of_an_optimizer(fits):
     check_optimizer(QLogNehvi(batch=2, start=2, samples=4, restarts=1, steps=2))
 
 

@@ -39,8 +39,9 @@ def c2dtlz2():
     return replace(problem, objectives=(*problem.objectives[:2], Objective("f3", limit=0.0, reference=1.0)))
 
 
-def test_psl_keeps_the_contract_of_an_optimizer():
-    check_optimizer(Psl(steps=10))
+def test_psl_keeps_the_contract_of_an_optimizer(fits, monkeypatch):
+    monkeypatch.setattr("fedpareto.optimizers.psl.CANDIDATES", 200)
+    check_optimizer(Psl(batch=3, start=3, steps=10))
 
 
 def test_psl_without_penalty_and_noise_keeps_it_too():
