@@ -11,7 +11,6 @@ from fedpareto.errors import DataError
 
 FREE = 64 * 2**20  # bytes that any file may expand to
 RATIO = 100  # bytes that a byte on disk may expand to, beyond those
-THREADS = 2**30  # bytes of addresses that a library's threads may reserve and not use
 CELL = 64  # bytes that a cell of a table takes while it is read
 
 
@@ -46,20 +45,20 @@ def bounded(path: Path) -> Iterator[None]:
     try:
         import resource
 
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        pages = int(Path("/proc/self/statm").read_text().split()[5])  # of data and stacks
     except (ImportError, OSError, ValueError):
         yield
         return
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    room = THREADS + 4 * (FREE + RATIO * path.stat().st_size)
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    room = 4 * (FREE + RATIO * path.stat().st_size)
     most = pages * os.sysconf("SC_PAGE_SIZE") + min(room, memory(2**40) // 2)
     if soft != resource.RLIM_INFINITY:
         most = min(most, soft)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def memory(unknown: int) -> int:
