@@ -42,16 +42,15 @@ def bounded(path: Path) -> Iterator[None]:
     It is a limit of the whole process, held for as long as one file is read. Where the system has
     no such limit, or does not say how much is in use, there is none.
     """
-    try:
-        import resource
-
-        pages = int(Path("/proc/self/statm").read_text().split()[5])  # of data and stacks
-    except (ImportError, OSError, ValueError):
+    used = _used()
+    if not used:
         yield
         return
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     room = 4 * (FREE + RATIO * path.stat().st_size)
-    most = pages * os.sysconf("SC_PAGE_SIZE") + min(room, memory(2**40) // 2)
+    most = used + min(room, memory(2**40) // 2)
     if soft != resource.RLIM_INFINITY:
         most = min(most, soft)
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
@@ -59,6 +58,15 @@ def bounded(path: Path) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _used() -> int:
+    """Return how many bytes of data the process holds; 0 where the system does not say."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[5]  # of data and stacks
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return 0
 
 
 def memory(unknown: int) -> int:

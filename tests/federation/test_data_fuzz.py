@@ -34,6 +34,7 @@ from federation.test_formats import (
 from pyarrow import parquet
 
 from fedpareto.errors import DataError, FedparetoError
+from fedpareto.federation import bounds
 from fedpareto.federation.bounds import FREE
 from fedpareto.federation.data import Data, _inputs, _loaded, load
 from fedpareto.federation.formats import (
@@ -477,6 +478,20 @@ def test_a_small_parquet_file_takes_little_memory_whatever_it_says(write: Callab
     found, took = done.stdout.split()
     assert found == answer
     assert int(took) < 5 * FREE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is bounded on Linux alone")
+@pytest.mark.parametrize("known", [True, False])
+def test_the_bound_of_memory_is_taken_back_and_not_set_where_nothing_is_known(known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    if not known:  # as in some sandboxes
+        monkeypatch.setattr(bounds, "_used", lambda: 0)
+    (tmp_path / "own.parquet").touch()
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with bounds.bounded(tmp_path / "own.parquet"):
+        assert (resource.getrlimit(resource.RLIMIT_DATA) != before) == known
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
 def test_a_table_of_fifty_thousand_sites_is_read_soon(tmp_path: Path) -> None:
