@@ -28,6 +28,14 @@ OURS = {  # what they hold besides
     "picture": b"fedpareto",
     "model": b'"fedpareto"',
 }
+ENDS = {  # how files of each kind are called: an empty one called so may be filled
+    "page": (".html", ".htm"),
+    "picture": (".png", ".svg"),
+    "model": (".safetensors",),
+    "model card": (".md",),
+    "result": (".json",),
+    "study": (".toml",),
+}
 HEAD = 2**16  # bytes that tell what a file is
 MOST_OF_A_STUDY = 2**20  # bytes: more is no study, and would be read for ever
 KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
@@ -58,6 +66,13 @@ def write_whole(path: Path, content: bytes, check: Check | None = None) -> None:
             os.unlink(beside)
             raise
         _sync_folder(target.parent)
+
+
+def write_again(path: Path, content: bytes, kind: str) -> None:
+    """Write a new file, or one of this kind again; what came to its place meanwhile stays."""
+    _refuse_special(path)
+    _check_kind(path, kind, str(path))
+    write_whole(path, content, starts_as(kind))
 
 
 def write_new(path: Path, content: bytes, mode: int) -> None:
@@ -138,17 +153,28 @@ def check_output(
                 f"{option}: must be a file of its own, found {path}, which is {words}: it would "
                 "be lost. Name another."
             )
+    _check_kind(path, kind, option, force)
+
+
+def _check_kind(path: Path, kind: str, where: str, force: bool = False) -> None:
+    """Refuse to write over a database, or what is not of a kind; where begins the error."""
     if not path.exists():
         return
     with _explained(path):
         start = _start(path)
     if start.startswith(DATABASE):
         raise SettingError(
-            f"{option}: must not be a database, found {path}: its rows would be lost. Name another."
+            f"{where}: must not be a database, found {path}: its rows would be lost. Name another."
+        )
+    if not start and path.suffix.lower() not in ENDS[kind]:
+        raise SettingError(
+            f"{where}: must be a new file or a {kind} to write again, found {path}, which is "
+            "empty and not called as one: another program may look for it. Name another, or "
+            "remove it."
         )
     if start and not _is_of(kind, start) and not (force and _is_study(path)):
         raise SettingError(
-            f"{option}: must be a new file or a {kind} to write again, found {path}, which is "
+            f"{where}: must be a new file or a {kind} to write again, found {path}, which is "
             "something else and would be lost. Name another, or move it away."
         )
 

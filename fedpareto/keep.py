@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fedpareto.errors import FedparetoError, SettingError
 from fedpareto.evaluate import reason_of, training_seed
 from fedpareto.federation import Federation
-from fedpareto.files import starts_as, write_whole
+from fedpareto.files import write_again
 from fedpareto.noise import derive
 from fedpareto.privacy import Guarantee
 from fedpareto.store import Store
@@ -80,5 +80,5 @@ def write_weights(trained: Trained, path: Path, about: Mapping[str, str]) -> Pat
     from safetensors.torch import save
 
     tensors = {name: t.contiguous() for name, t in trained.module.state_dict().items()}
-    write_whole(path, save(tensors, {"format": "pt", **about}), starts_as("model"))
+    write_again(path, save(tensors, {"format": "pt", **about}), "model")
     return path

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto import __version__, baselines
-from fedpareto.errors import FedparetoError, SettingError, StoreError
+from fedpareto.errors import FedparetoError, SettingError, StoreError, shown
 from fedpareto.evaluate import training_seed
 from fedpareto.executors import Executor, here
 from fedpareto.history import History
@@ -271,8 +271,22 @@ def points(study: Study, history: History, batch: int) -> FloatArray:
     optimizer = study.optimizer
     seed = derive(study.seed, "batch", batch) if study.in_flight else study.seed
     with one_thread():
-        x = optimizer.propose(problem, history, optimizer.batch, seed)
-        return problem.space.snap(x)
+        found = optimizer.propose(problem, history, optimizer.batch, seed)
+        return problem.space.snap(_as_points(found, optimizer.batch, len(problem.space)))
+
+
+def _as_points(found: Any, n: int, d: int) -> FloatArray:
+    """Return what an optimizer proposes; with points too few or none a study would never end."""
+    try:
+        x = np.asarray(found)
+    except Exception:  # nothing that is an array: lists that do not fit, an object of another kind
+        x = np.empty(0)
+    if x.shape == (n, d) and x.dtype.kind in "fiu" and np.isfinite(x).all():
+        return x.astype(np.float64, copy=False)
+    raise SettingError(
+        f"optimizer: propose must return an array [{n}, {d}] of finite numbers, a row for each of "
+        f"{n} points, found {shown(found)}. Try it with fedpareto.testing.check_optimizer."
+    )
 
 
 def settings_of(study: Study, x: FloatArray) -> list[dict[str, Any]]:

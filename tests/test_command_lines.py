@@ -31,6 +31,7 @@ ENDLESS = 60  # seconds after which a command is stopped, and is a fault
 # the answers that commands give: what each may write over, beside files that are new
 NET = "import torch\n\n\nclass Net(torch.nn.Linear):\n    def __init__(self):\n        super().__init__(3, 2)\n"
 WRITES = {"run": ".html", "report": ".html .png .svg", "compare": ".html .png", "plan": ".png .svg", "design": ".png", "train": ".safetensors .md"}
+FILLS = WRITES | {"pick": ".toml"}  # where an empty file is
 PICTURES = ("figure", "a.png", "a.svg", "page.html", "tiny.html", "model.safetensors")  # ours, to write again
 NUMBERS = ["0", "-1", "0.5", "1e-5", "1e400", "nan", "inf", "-inf", "1_0", "0x10", "", " 1", "ten", "9" * 30, "9" * 5000, "1e-400", "٣", "1e15", "1e-12"]
 SMALL = ["0", "-1", "0.5", "nan", "inf", "", "9" * 30, "9" * 5000]  # of what is trained: a large number would rightly take long
@@ -244,7 +245,7 @@ def faults(world: World, words: list[str]) -> list[str]:
         found.append(f"ended with status {status}")
     if status == 2 and (not err.lstrip().startswith("error: ") and "\nerror: " not in err):
         found.append(f"gave no error: {err[-300:]!r}")
-    if "Traceback" in out + err:
+    if "Traceback" in out + err or "must keep the contract" in err:  # own code here does; so the fault is ours
         found.append(err[-1500:])
     if any(letter in out + err for letter in "\0\x07\x1b\x7f\u202e"):
         found.append(f"printed a control character: {(out + err)[:300]!r}")
@@ -275,7 +276,7 @@ def changes(world: World, words: list[str], status: int) -> list[str]:
 
 
 def may_change(world: World, name: str, words: list[str], before: bytes) -> bool:
-    """Say whether a command may change a file: an empty one, what it writes again, and a database that only grows."""
+    """Say whether a command may change a file: an empty one called as what it writes, what it writes again, and a database that only grows."""
     verb, path = words[0], world.folder / name
     if verb in WRITES and name.endswith(tuple(WRITES[verb].split())) and b"fedpareto" in before:
         return True
@@ -283,7 +284,9 @@ def may_change(world: World, name: str, words: list[str], before: bytes) -> bool
         return path.suffix == ".toml" and any(word.endswith((name, "link.toml")) for word in words)
     if verb == "pick" and "--force" in words:
         return b"[objectives" in before and any(word.endswith(name) for word in words)
-    return (verb in ("run", "design", *WRITES) and not before) or (before.startswith(b"SQLite") and grown(before, path))
+    if not before:  # an empty one: a database of that name, or a file called as what is written
+        return (verb in ("run", "design") and path.suffix == ".db") or name.endswith(tuple(FILLS.get(verb, "/").split()))
+    return before.startswith(b"SQLite") and grown(before, path)
 
 
 def grown(before: bytes, path: Path) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fedpareto.errors import OutputError, SettingError
-from fedpareto.files import check_output, starts_as, write_new, write_whole
+from fedpareto.files import ENDS, check_output, starts_as, write_again, write_new, write_whole
 from fedpareto.study.write import write_section, write_study
 
 OLD, NEW = b"old\n" * 100, b"new\n" * 200
@@ -141,6 +141,30 @@ def test_a_file_of_another_program_is_not_written_again(tmp_path, kind):
             check_output(tmp_path / "a", kind, {})
 
 
+def test_what_came_to_the_place_of_an_output_while_the_command_worked_stays(tmp_path, study_text, fedpareto, monkeypatch):
+    """A page is written hours after its place was looked at."""
+    from fedpareto import loop
+
+    path, whole = tmp_path / "tiny.toml", loop.run
+    path.write_text(study_text)
+
+    def run(*words):
+        (tmp_path / "tiny.html").write_text("<html>mine</html>")
+        return whole(*words)
+
+    monkeypatch.setattr(loop, "run", run)
+    done = fedpareto("run", path)
+    assert done.status == 2
+    assert f"{tmp_path / 'tiny.html'}: must be a new file or a page to write again" in done.err
+    assert (tmp_path / "tiny.html").read_text() == "<html>mine</html>"
+    assert fedpareto("front", path).status == 0  # no row is lost
+    for name, kind in (("a.png", "picture"), ("a.safetensors", "model"), ("a.md", "model card"), ("a.json", "result")):
+        (tmp_path / name).write_bytes(OLD)
+        with pytest.raises(SettingError, match=f"must be a new file or a {kind} to write again"):
+            write_again(tmp_path / name, NEW, kind)
+        assert (tmp_path / name).read_bytes() == OLD
+
+
 STUDY = b'[objectives.test_error]\n'
 NO_STUDIES = [b"import torch\n", b"column,mean,spread\na,0,1\n", b"x = 1\n", b"[tool.ruff]\n", b"\xff\xfe", b"objectives = 3\n", b"a = " + b"[" * 5000, b"#" * 2**20 + b"\n" + STUDY]
 
@@ -156,6 +180,19 @@ def test_a_study_file_alone_is_replaced_by_force(tmp_path):
         path.write_bytes(content)
         with pytest.raises(SettingError, match=r"must be a new file or a study to write again, found .*, which is something else and would be lost"):
             check_output(path, "study", {}, force=True)
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_an_empty_file_is_filled_only_if_it_is_called_as_what_is_written(tmp_path, kind):
+    """Some are there to be empty: a page in place of an `__init__.py` would end the import of its package."""
+    for name in ("__init__.py", "py.typed", ".gitkeep", "STOP", "ledger.jsonl"):
+        (tmp_path / name).touch()
+        for force in (False, True):
+            with pytest.raises(SettingError, match=f"must be a new file or a {kind} to write again, found .*, which is empty and not called as one"):
+                check_output(tmp_path / name, kind, {}, force=force)
+    for end in ENDS[kind]:
+        (tmp_path / f"a{end}").touch()
+        check_output(tmp_path / f"a{end}", kind, {})
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):

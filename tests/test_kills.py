@@ -5,14 +5,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from test_guides import small
 from test_resume import SMALL
 
+from fedpareto.mechanisms import MECHANISMS
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
-MECHANISMS = ("sparsification", "compression", "batchcrypt")
+SHRUNK = ("sparsification", "compression", "batchcrypt")  # examples, each with its mechanism
+PARTS = {  # what the study of an optimizer has in place of noise on models, so that no part is left out
+    "random": 'name = "none"',
+    "grid": 'name = "pruning"\nprune_rate = [0.0, 0.9]',
+    "fedmoeac": 'name = "quantization"\nbits = { choices = [2, 8] }\nrounding = "stochastic"',
+    "psl": 'name = "none"\n[local]\nname = "dp_sgd"\nrecord_noise_multiplier = [0.5, 4.0]\nrecord_clipping_norm = 1.0\n[privacy]\nunit = "record"',
+    "qlognehvi": 'name = "none"\n[server]\nname = "adam"\nserver_learning_rate = [0.001, 0.1]',
+}
 
 # One process imports torch once, runs each study undisturbed on one thread, then forks children and kills them.
 KILLER = """
@@ -98,14 +108,28 @@ print(json.dumps({path.stem: c for path, c in count.items()}))
 """
 
 
+def with_part(text: str, part: str) -> str:
+    """Return a study with another part, judged by what is there with any."""
+    before, rest = text.split("[mechanism]")
+    utility = rest[rest.index("[objectives.utility_loss]"):rest.index("[objectives.leakage]")]
+    return f"{before}[mechanism]\n{part}\n{utility}[objectives.test_loss]\nreference = 10.0\n"
+
+
+def test_every_mechanism_is_killed() -> None:
+    shrunk = [tomllib.loads((EXAMPLES / f"{name}.toml").read_text())["mechanism"]["name"] for name in SHRUNK]
+    others = [tomllib.loads(f"[mechanism]\n{text}")["mechanism"]["name"] for text in PARTS.values()]
+    assert {*shrunk, *others, "randomization"} == set(MECHANISMS)  # that of every other optimizer
+
+
 @pytest.mark.parametrize(("kills", "seed"), [(100, 100), *(pytest.param(250, seed, marks=pytest.mark.slow) for seed in range(4))])
 def test_no_study_that_is_killed_is_stuck_or_ends_otherwise(tmp_path: Path, study_text: str, kills: int, seed: int) -> None:
     text = study_text.split("[optimizer]")[0].replace("budget = 2", "budget = 8\nblock = 2")
     for name, more in SMALL.items():
-        (tmp_path / f"{name}.toml").write_text(f'{text}[optimizer]\nname = "{name}"\n{more}\n')
+        study = with_part(text, PARTS[name]) if name in PARTS else text
+        (tmp_path / f"{name}.toml").write_text(f'{study}[optimizer]\nname = "{name}"\n{more}\n')
     ahead = text.replace("block = 2", "block = 2\nin_flight = 1")  # batches that overlap
     (tmp_path / "ahead.toml").write_text(f'{ahead}[optimizer]\nname = "nsga2"\n{SMALL["nsga2"]}\n')
-    for name in MECHANISMS:
+    for name in SHRUNK:
         shrunk = small((EXAMPLES / f"{name}.toml").read_text()).replace("budget = 12", "budget = 6")
         shrunk = shrunk.replace('"fashion-mnist"', '"digits"').replace("share = 0.1\n", "")
         (tmp_path / f"{name}.toml").write_text(shrunk)

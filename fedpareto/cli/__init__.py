@@ -49,6 +49,13 @@ def main() -> None:
     except OSError as error:
         where = error.filename or "output"
         _fail(f"{where}: must be readable and writable, found: {error.strerror}.", 2)
+    except Exception as error:
+        from fedpareto.settings import blamed
+
+        words = blamed(error)
+        if words is None:  # a fault of ours, of which the whole is of use
+            raise
+        _fail(words, 2)
     sys.exit(status)
 
 
@@ -57,7 +64,9 @@ def _called() -> int:
     stdout = sys.stdout
     try:
         status = cli.main(standalone_mode=False)
-    except (SystemExit, GeneratorExit) as error:
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
         if sys.stdout is not stdout:  # click ends the program so where nobody reads on
             raise BrokenPipeError from error
         raise FedparetoError(

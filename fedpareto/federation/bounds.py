@@ -11,7 +11,6 @@ from fedpareto.errors import DataError
 
 FREE = 64 * 2**20  # bytes that any file may expand to
 RATIO = 100  # bytes that a byte on disk may expand to, beyond those
-THREADS = 2**30  # bytes of addresses that a library's threads may reserve and not use
 CELL = 64  # bytes that a cell of a table takes while it is read
 
 
@@ -43,23 +42,31 @@ def bounded(path: Path) -> Iterator[None]:
     It is a limit of the whole process, held for as long as one file is read. Where the system has
     no such limit, or does not say how much is in use, there is none.
     """
-    try:
-        import resource
-
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-    except (ImportError, OSError, ValueError):
+    used = _used()
+    if not used:
         yield
         return
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    room = THREADS + 4 * (FREE + RATIO * path.stat().st_size)
-    most = pages * os.sysconf("SC_PAGE_SIZE") + min(room, memory(2**40) // 2)
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    room = 4 * (FREE + RATIO * path.stat().st_size)
+    most = used + min(room, memory(2**40) // 2)
     if soft != resource.RLIM_INFINITY:
         most = min(most, soft)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _used() -> int:
+    """Return how many bytes of data the process holds; 0 where the system does not say."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[5]  # of data and stacks
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return 0
 
 
 def memory(unknown: int) -> int:

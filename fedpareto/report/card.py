@@ -13,7 +13,7 @@ from typing import Any
 
 from fedpareto import __version__
 from fedpareto.federation.measures import MEASURES
-from fedpareto.files import starts_as, write_whole
+from fedpareto.files import write_again
 from fedpareto.keep import Trained, write_weights
 from fedpareto.privacy import rounded_up
 from fedpareto.report.caveats import not_guaranteed
@@ -45,7 +45,7 @@ def write_model(
     write_weights(trained, path, about)
     card_path = path.with_suffix(".md")
     text = card(seen, point, trained, row, hashlib.sha256(path.read_bytes()).hexdigest())
-    write_whole(card_path, text.encode(), starts_as("model card"))
+    write_again(card_path, text.encode(), "model card")
     return path, card_path
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpareto.files import starts_as, write_whole
+from fedpareto.files import write_again
 from fedpareto.front import nondominated
 from fedpareto.report.compare import Comparison, Group
 from fedpareto.report.compare_audits import audits_section
@@ -56,7 +56,7 @@ def _title(found: Comparison) -> str:
 
 def write_comparison(found: Comparison, path: Path) -> Path:
     """Write the page and return its path."""
-    write_whole(path, comparison_page(found).encode(), starts_as("page"))
+    write_again(path, comparison_page(found).encode(), "page")
     return path
 
 

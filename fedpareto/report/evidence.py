@@ -12,7 +12,7 @@ from typing import Any
 
 from fedpareto import __version__
 from fedpareto.federation import MEASURES, Federation
-from fedpareto.files import starts_as, write_whole
+from fedpareto.files import write_again
 from fedpareto.problem import Judge, Limit, is_private
 from fedpareto.report.again import again, signed
 from fedpareto.report.against import against
@@ -89,7 +89,7 @@ def write_evidence(
 ) -> Path:
     """Write the evidence and return its path."""
     text = evidence(seen, trials, limits, prefer)
-    write_whole(path, text.encode(), starts_as("page"))
+    write_again(path, text.encode(), "page")
     return path
 
 

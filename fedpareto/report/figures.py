@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpareto.errors import MissingPackage, SettingError
-from fedpareto.files import starts_as, write_whole
+from fedpareto.files import write_again
 from fedpareto.report.choose import Point, aim_of
 from fedpareto.report.points import Deals, View, by_budget, split_table
 from fedpareto.report.text import column, share_text
@@ -103,7 +103,7 @@ def save(draw: Callable[[Axes, Any], None], seen: Any, path: Path) -> Path:
             # a letter that the font lacks is drawn as a box
             warnings.filterwarnings("ignore", message="Glyph")
             figure.canvas.print_figure(drawn, format=kind, metadata=metadata)
-    write_whole(path, drawn.getvalue(), starts_as("picture"))
+    write_again(path, drawn.getvalue(), "picture")
     return path
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from fedpareto import __version__
 from fedpareto.federation import MEASURES, Federation
-from fedpareto.files import starts_as, write_whole
+from fedpareto.files import write_again
 from fedpareto.privacy import VIEWS, rounded_up
 from fedpareto.problem import Limit, is_private
 from fedpareto.report.against import against
@@ -324,5 +324,5 @@ def _commands(seen: View) -> list[str]:
 
 def write_page(seen: View, path: str | Path) -> Path:
     """Write the page and return its path."""
-    write_whole(Path(path), page(seen).encode(), starts_as("page"))
+    write_again(Path(path), page(seen).encode(), "page")
     return Path(path)

@@ -13,7 +13,7 @@ import tomlkit
 
 import fedpareto
 from fedpareto.errors import SettingError
-from fedpareto.files import check_output, folder_of_examples, write_whole
+from fedpareto.files import check_output, folder_of_examples, write_again, write_whole
 from fedpareto.loop import database
 from fedpareto.reproduce.experiment import Comparison, Experiment, Found, Part, Rows, verdict_of
 from fedpareto.reproduce.figure import panels_of, write_figure
@@ -159,7 +159,7 @@ def report(experiment: Experiment, scale: str, folder: Path) -> dict[str, Any]:
     }
     write_figure(panels_of(result), figure)
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
-    write_whole(folder / f"{experiment.name}.json", text.encode())
+    write_again(folder / f"{experiment.name}.json", text.encode(), "result")
     return result
 
 

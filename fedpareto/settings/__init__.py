@@ -6,6 +6,7 @@ file is `fedpareto.study`.
 """
 
 from fedpareto.settings.beside import folders, import_from, may_be_found
+from fedpareto.settings.blame import blamed, placed
 from fedpareto.settings.check import check_fields, checked
 from fedpareto.settings.declare import WORDS, Real, Rule, Whole, kind_of, rule_of, setting
 from fedpareto.settings.naming import (
@@ -31,6 +32,7 @@ __all__ = [
     "Real",
     "Rule",
     "Whole",
+    "blamed",
     "check_fields",
     "check_source",
     "checked",
@@ -49,6 +51,7 @@ __all__ = [
     "numbered",
     "own_hashes",
     "own_loaded",
+    "placed",
     "rule_of",
     "searched",
     "setting",

@@ -65,6 +65,11 @@ def announce(file: Path, content: bytes) -> None:
         log.warning("runs your own code: %s, SHA-256 %s", visible(file), key[1])
 
 
+def announced() -> frozenset[Path]:
+    """Return every file of the user's own that was run in this process."""
+    return frozenset(file for file, _ in _said)
+
+
 def loaded_from(folder: Path) -> dict[str, str]:
     """Return the files in a folder that run as code of the user's own, each with its SHA-256."""
     place, found = folder.resolve(), {}

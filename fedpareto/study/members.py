@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import numbers
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedpareto.errors import Fault, SettingError, shown, told
+from fedpareto.errors import Fault, SettingError, guarded, shown, told
 from fedpareto.federation import Own
 from fedpareto.mechanisms import Chain
-from fedpareto.settings import check_source, imported, is_own, link_names
+from fedpareto.settings import check_source, imported, is_own, link_names, placed
+from fedpareto.space import Variable
 from fedpareto.study.sections import FAMILIES, METHODS
 from fedpareto.study.table import hint, plain, read, refuse_unknown
 from fedpareto.study.unseen import unseen
@@ -48,7 +50,42 @@ def member(
     except SettingError as error:
         faults.append(Fault(f"{where}.name", str(error)))
         return None
-    return read(cls, rest, where, faults)
+    return (_own if is_own(name) else read)(cls, rest, where, faults)
+
+
+def _own(cls: type, table: Mapping[str, Any], where: str, faults: list[Fault]) -> Any:
+    """Return settings of the user's own; what their code raises meanwhile is a fault."""
+    try:
+        with guarded():
+            made = read(cls, table, where, faults)
+            if made is not None:
+                _check_made(cls, made, where)
+            return made
+    except SettingError as error:
+        faults.append(Fault(f"{where}.name", str(error)))
+    except Exception as error:
+        message = f"{cls.__name__} must be made of its settings, found {placed(error)}."
+        faults.append(Fault(f"{where}.name", message))
+    return None
+
+
+def _check_made(cls: Any, made: Any, where: str) -> None:
+    """Refuse settings of the user's own that hold what no setting is."""
+    if type(made) is not cls:
+        raise SettingError(f"{cls.__name__} must make one of itself, found {shown(made)}.")
+    for field in dataclasses.fields(cls):
+        held = getattr(made, field.name)
+        if not isinstance(held, numbers.Real | str | tuple | Variable | None):
+            raise SettingError(
+                f"{cls.__name__} must hold numbers, texts, truth values and lists of whole "
+                f"numbers, found {shown(held)} as its {field.name}."
+            )
+    batch: object = getattr(made, "batch", None)
+    if where == "optimizer" and not (isinstance(batch, int) and 0 < batch < 10**7):
+        raise SettingError(
+            f"{cls.__name__} must say by its batch how many points it proposes at once, a whole "
+            f"number above 0, found {shown(batch)}."
+        )
 
 
 def _arguments(rest: Mapping[str, Any], where: str) -> str:

@@ -75,6 +75,24 @@ def test_parquet_and_csv_of_one_table_are_the_same_data(tmp_path):
     assert all(np.array_equal(first[key], second[key]) for key in first)
 
 
+@pytest.mark.parametrize("how", [{}, {"row_group_size": 7}, {"use_dictionary": False}, {"data_page_version": "2.0"}, {"compression": "zstd"}, {"dictionary_pagesize_limit": 1},
+                                 *({"use_dictionary": False, "column_encoding": {"word": way, "died": "PLAIN"}} for way in ("DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"))])
+@pytest.mark.parametrize("kind", ["string", "large_string", "dictionary"])
+def test_words_are_read_alike_however_a_parquet_file_holds_them(tmp_path, how, kind):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    words = [f"wörd {i % 5}" for i in range(40)]
+    column = pyarrow.array(words).dictionary_encode() if kind == "dictionary" else pyarrow.array(words, getattr(pyarrow, kind)())
+    if kind == "dictionary" and "column_encoding" in how:
+        pytest.skip("pyarrow writes no such file")
+    parquet.write_table(pyarrow.table({"word": column, "died": [i % 2 for i in range(40)]}), tmp_path / "t.parquet", **how)
+    (tmp_path / "t.csv").write_text("word,died\n" + "".join(f"{word},{i % 2}\n" for i, word in enumerate(words)))
+    first, second = (read_table(tmp_path / name, "died", "", 0.2) for name in ("t.csv", "t.parquet"))
+    assert first.keys() == second.keys()
+    assert all(np.array_equal(first[key], second[key]) for key in first)
+
+
 def test_sites_may_be_standardised_by_their_own_training_records(tmp_path):
     loaded = load(patients(tmp_path, standardise="site"))
     for site in range(3):
