@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -92,6 +93,60 @@ def test_code_that_is_imported_is_agreed_on_and_goes_with_the_app(tmp_path):
         deployment.read(tmp_path / "app" / export.APP)
     for name in ("nets_of_mine", "widths"):
         del sys.modules[name]
+
+
+LAZY = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 10)
+
+    def forward(self, x):
+        from pieces_of_mine import bent
+        return bent(self.layer(x.flatten(1)))
+
+    def shown(self):  # a study never comes here
+        import shown_of_mine
+        return shown_of_mine.table()
+
+    def broken(self):
+        import broken_of_mine, of_nobody
+"""
+AT_A_SITE = """
+import sys
+from pathlib import Path
+import torch
+from fedpareto.deploy import deployment
+agreed = deployment.read(Path(sys.argv[1]))
+net = agreed.problem.model.build(agreed.shape, agreed.classes)
+assert net(torch.ones(2, *agreed.shape)).shape == (2, 10)
+print(net.shown())
+"""
+
+
+def test_code_imported_inside_functions_goes_with_the_app_though_it_never_ran(tmp_path):
+    (tmp_path / "lazy_of_mine.py").write_text(LAZY)
+    (tmp_path / "shown_of_mine.py").write_text("def table():\n    return 'a table'\n\n\ndef never():\n    from .... import too_far\n")
+    (tmp_path / "broken_of_mine.py").write_text("this is no Python\n")
+    (tmp_path / "unneeded.py").write_text("raise SystemExit('nobody imports this')\n")
+    package = tmp_path / "pieces_of_mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("def bent(x):\n    from .deep import bend\n    return bend(x)\n")
+    (package / "deep.py").write_text("def bend(x):\n    from . import numbers\n    return x * numbers.ONE\n")
+    (package / "numbers.py").write_text("ONE = 1\n")
+    (package / "unneeded.py").write_text("")
+    agreed = draw_up(study_of(tmp_path, model={"name": "lazy_of_mine:Net"}), {})
+    pieces = {f"pieces_of_mine/{name}.py" for name in ("__init__", "deep", "numbers")}
+    assert set(agreed.code) == {"lazy_of_mine.py", "shown_of_mine.py", "broken_of_mine.py"} | pieces
+    export.write_app(agreed, tmp_path, DATA, tmp_path / "app")
+    site = [sys.executable, "-c", AT_A_SITE, tmp_path / "app" / export.APP]
+    done = subprocess.run(site, capture_output=True, text=True, cwd="/", check=False)
+    assert done.stdout == "a table\n", done.stderr[-2000:]
+    for name in ("lazy_of_mine", "pieces_of_mine", "pieces_of_mine.deep", "pieces_of_mine.numbers"):
+        sys.modules.pop(name, None)
 
 
 def test_code_called_as_a_file_of_the_app_is_refused_before_anything_is_written(tmp_path):
