@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
-from scipy.special import bdtrc
 from torch import Tensor
 
 from fedpareto.contract import share_of_noise
@@ -158,7 +158,7 @@ def check_share(agreed: Deployment, ledger: Ledger, t: int) -> None:
     """Refuse to be asked far more often than the share of clients that was agreed."""
     times, rounds = len(ledger.history.done) + 1, t + 1
     share = agreed.cohort / agreed.clients
-    if share < 1 and times <= rounds and bdtrc(times - 1, rounds, share) < UNLIKELY:
+    if share < 1 and times <= rounds and scipy.special.bdtrc(times - 1, rounds, share) < UNLIKELY:
         raise DeploymentError(
             f"cohort: must be a share of {share:.3g} of all clients in each round, found this site "
             f"asked in {times} of {rounds} rounds. Ask who runs the server why."
