@@ -128,7 +128,7 @@ def plain(folder: Path, rounds: int) -> Path:
 def seconds_a_round(app: Path) -> float:
     """Deploy an app; return the seconds of a round, the first left out."""
     ends: dict[int, float] = {}
-    with local.running(app) as there:
+    with local.running(local.prepared(app)) as there:
         there.call("flwr", "run", str(app), local.NAME, "--run-config", f'folder="{there.server}"')
         local.watched(there, lambda found: ends.setdefault(found.rounds, time.monotonic()))
     first, last = min(k for k in ends if k), max(ends)

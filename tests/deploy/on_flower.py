@@ -18,7 +18,7 @@ from memory import in_memory, pieces_of
 
 from fedpareto.crypto.keyfile import read_bfv_key, read_private_key
 from fedpareto.deploy import local, progress
-from fedpareto.deploy.local import NAME, check_alive, result, running, start_node, watched
+from fedpareto.deploy.local import NAME, check_alive, prepared, result, running, start_node, watched
 
 
 def run(there):
@@ -134,7 +134,7 @@ def main(app, what):
     def say(what):
         print(f"{time.monotonic() - started:.1f} s: {what}", file=sys.stderr, flush=True)
 
-    with running(app) as there:
+    with running(prepared(app)) as there:
         scans = {}
         if what == "kill":
             kill_in_turn(there, say)

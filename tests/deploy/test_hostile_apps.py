@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -256,10 +257,41 @@ def test_deploy_takes_no_folder_of_something_else_and_no_path_that_flower_cannot
     with pytest.raises(DeploymentError, match="must be a new folder or one of this deployment, found something else"):
         local.prepared(tmp_path / "app")
     assert [path.name for path in home.iterdir()] == ["site0.npz"]
+    (home / local.AGREED).write_text("0" * 64)
+    with pytest.raises(DeploymentError, match="must be a new folder or one of this deployment, found that of another. Move it away"):
+        local.prepared(tmp_path / "app")
     odd = tmp_path / 'a"b'
     shutil.copytree(tmp_path / "app", odd)
     with pytest.raises(DeploymentError, match=r"must be a path without quotes, .*found '\"': Flower could not read it"):
         local.prepared(odd)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_end_stops_what_deploy_started(number, world, tmp_path):
+    """As Ctrl-C does; without it a SuperLink and its nodes would stay behind."""
+    there = local.Local(tmp_path, world.agreed, tmp_path)
+    (tmp_path / "logs").mkdir()
+    there.started["node0"] = node = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    with pytest.raises(SystemExit, match=str(128 + number)), local.ended_by_signals():
+        try:
+            os.kill(os.getpid(), number)
+            node.wait(60)
+        finally:
+            there.stop("node0")
+    assert node.returncode == -signal.SIGTERM
+    assert signal.getsignal(number) == signal.SIG_DFL
+
+
+def test_a_deployment_that_is_done_is_told_and_not_run_again(world, tmp_path, monkeypatch):
+    home = tmp_path / "app-local"
+    there = local.Local(tmp_path / "app", world.agreed, home)
+    world.serve()
+    home.mkdir()
+    (world.folder / "server").rename(there.server)
+    monkeypatch.setattr(local, "prepared", lambda app: there)
+    found = local.deploy(tmp_path / "app")  # nothing is started: Flower need not be there
+    assert found["rounds"] == world.agreed.rounds
+    assert all(of["epsilon"] == of["planned"] for of in found["ledger"].values())
 
 
 def test_what_deploy_makes_beside_an_app_appears_whole_and_is_its_owners_alone(world, tmp_path, monkeypatch):
