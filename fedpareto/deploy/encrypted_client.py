@@ -32,6 +32,7 @@ from fedpareto.deploy.model import write_model
 from fedpareto.deploy.party import (
     Client,
     asked_for,
+    check_follows,
     check_remembered,
     check_share,
     entered,
@@ -53,6 +54,9 @@ def spread(client: Client, message: Mapping[str, Any]) -> Message:
         return {"behind": held}
     with client.ledger() as ledger:
         if held.words.get("round") != t:
+            if "asked" in held.words:  # it was sent
+                sent = held.words["round"]
+                check_follows(ledger, client.path, [sent], ledger.history.begun)
             check_remembered(ledger, t)
             check_share(client.agreed, ledger, t)
             held = _trained(client, held, t, came)
@@ -79,6 +83,8 @@ def encrypt(client: Client, message: Mapping[str, Any]) -> Message:
                 "its spread first."
             )
         again = _sent_before(held, t, message)
+        if again:
+            check_follows(ledger, client.path, [t], ledger.history.begun)
         if not again:
             attempt = ledger.began(t, [client.number])
             held = _encrypted(client, held, t, clip, digest(message))

@@ -30,6 +30,7 @@ from fedpareto.deploy.kept import Kept
 from fedpareto.deploy.ledger import Ledger
 from fedpareto.deploy.messages import Message, request, whole
 from fedpareto.deploy.parts import block_of
+from fedpareto.deploy.party import check_follows
 from fedpareto.deploy.progress import Progress
 from fedpareto.deploy.server import Server, Sites, asked_in, check_dropouts, check_of
 from fedpareto.deploy.site import nothing
@@ -61,6 +62,7 @@ def serve_encrypted(
     adder, held = adder_of(server), _restored(server)
     with server.ledger() as ledger:
         try:
+            check_follows(ledger, server.path, range(held.progress.rounds), ledger.history.done)
             while held.progress.rounds < agreed.rounds:
                 held = _round(server, block, adder, held, ledger, sites)
                 _write(server, held)

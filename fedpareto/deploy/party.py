@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,6 +118,19 @@ def check_remembered(ledger: Ledger, t: int) -> None:
             f"round: must come after round {last + 1}, which this site has answered by its ledger, "
             f"found round {t + 1}, and what was sent is lost. To train for it again would spend "
             "privacy twice."
+        )
+
+
+def check_follows(
+    ledger: Ledger, state: Path, rounds: Iterable[int], known: frozenset[int]
+) -> None:
+    """Refuse a ledger that does not know of rounds that the state beside it does."""
+    missing = sorted(set(rounds) - known)
+    if missing:
+        raise DeploymentError(
+            f"{ledger.path}: must know of every round that {state.name} beside it does, found "
+            f"nothing of round {missing[0] + 1}: an older copy, which forgets what was spent since."
+            " Put the newest one back, or begin anew in another folder."
         )
 
 

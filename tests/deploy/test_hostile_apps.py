@@ -258,7 +258,7 @@ def test_deploy_takes_no_folder_of_something_else_and_no_path_that_flower_cannot
         local.prepared(tmp_path / "app")
     assert [path.name for path in home.iterdir()] == ["site0.npz"]
     (home / local.AGREED).write_text("0" * 64)
-    with pytest.raises(DeploymentError, match="must be a new folder or one of this deployment, found that of another. Move it away"):
+    with pytest.raises(DeploymentError, match=r"must be a new folder or one of this deployment, found that of another\. Move it away"):
         local.prepared(tmp_path / "app")
     odd = tmp_path / 'a"b'
     shutil.copytree(tmp_path / "app", odd)
@@ -267,17 +267,19 @@ def test_deploy_takes_no_folder_of_something_else_and_no_path_that_flower_cannot
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_request_to_end_stops_what_deploy_started(number, world, tmp_path):
+def test_a_request_to_end_stops_what_deploy_started(number, world, tmp_path, monkeypatch):
     """As Ctrl-C does; without it a SuperLink and its nodes would stay behind."""
     there = local.Local(tmp_path, world.agreed, tmp_path)
     (tmp_path / "logs").mkdir()
     there.started["node0"] = node = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    with pytest.raises(SystemExit, match=str(128 + number)), local.ended_by_signals():
-        try:
-            os.kill(os.getpid(), number)
-            node.wait(60)
-        finally:
-            there.stop("node0")
+
+    def asked_to_end():
+        with local.ended_by_signals(), local.running(there):
+            raise AssertionError("it goes on")
+
+    monkeypatch.setattr(local, "start_link", lambda there: os.kill(os.getpid(), number))
+    with pytest.raises(SystemExit, match=str(128 + number)):
+        asked_to_end()
     assert node.returncode == -signal.SIGTERM
     assert signal.getsignal(number) == signal.SIG_DFL
 
