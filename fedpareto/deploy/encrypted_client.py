@@ -20,6 +20,7 @@ from fedpareto.crypto.keyfile import read_bfv_key, read_private_key
 from fedpareto.deploy import kept as keeping
 from fedpareto.deploy.encrypted import (
     batchcrypt,
+    check_bits,
     codec_of,
     label_of,
     least_summed,
@@ -145,12 +146,21 @@ def crypto_of(client: Client) -> Any:
             "name it where the site is started."
         )
     scheme = batchcrypt(client.agreed).scheme
-    key: PrivateKey | BfvKey
-    key = read_bfv_key(client.key) if scheme == "bfv" else read_private_key(client.key)
+    key = _key_of(client)
     found = _crypto(key, codec_of(client.agreed), scheme)
     if scheme != "bfv" and found.codec.count(length_of(client.block)) < FEW:
         return replace(found, construction="textbook")
     return found
+
+
+def _key_of(client: Client) -> PrivateKey | BfvKey:
+    """Return the key that sites share, of the scheme and the bits that were agreed."""
+    assert client.key is not None
+    if batchcrypt(client.agreed).scheme == "bfv":
+        return read_bfv_key(client.key)
+    key = read_private_key(client.key)
+    check_bits(client.agreed, key.public.bits)
+    return key
 
 
 def _at_first(client: Client) -> Kept:

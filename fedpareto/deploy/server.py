@@ -29,7 +29,7 @@ from fedpareto.deploy.party import check_follows, ledger_of, norm_of, spread_of
 from fedpareto.deploy.progress import Progress
 from fedpareto.deploy.rows import Id
 from fedpareto.deploy.site import nothing
-from fedpareto.errors import DeploymentError
+from fedpareto.errors import DeploymentError, FedparetoError
 from fedpareto.federation.block import Block
 from fedpareto.federation.cohorts import Cohort
 from fedpareto.federation.protection import aggregate, missing_noise, step
@@ -82,7 +82,7 @@ def serve_plain(
                 _write(server, state, progress)
                 if say:
                     say(progress)
-        except DeploymentError as error:
+        except FedparetoError as error:
             progress.stopped(str(error)).write(server.folder)
             raise
     if server.agreed.tells and not progress.judged:
