@@ -106,7 +106,16 @@ fedpareto's own, the same that the study ran.
 
 The study's data are dealt to {agreed.clients} SuperNodes, with TLS and a key for each.
 
-## On many machines
+{_many_machines(agreed)}{_keys(agreed)}## What really happened
+
+    fedpareto ledger ~/{slug(agreed.name)}-server/ledger.jsonl
+
+says which ε was really spent, beside the plan. Every site has a ledger of its own in its folder.
+{_told(agreed)}"""
+
+
+def _many_machines(agreed: Deployment) -> str:
+    return f"""## On many machines
 
 Install the same at every party: `pip install 'fedpareto[flower]=={__version__}'`. SERVER stands for
 the server's name. It needs a certificate that the sites trust: your organisation's, or one that it
@@ -153,12 +162,7 @@ server or a site that was stopped goes on where it was when it is started again 
 about a minute a SuperLink refuses a SuperNode that was killed, which then ends with code 305: let a
 service manager start it until it stays.
 
-{_keys(agreed)}## What really happened
-
-    fedpareto ledger ~/{slug(agreed.name)}-server/ledger.jsonl
-
-says which ε was really spent, beside the plan. Every site has a ledger of its own in its folder.
-{_told(agreed)}"""
+"""
 
 
 def _node_config(agreed: Deployment) -> str:
