@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,10 +44,13 @@ def accepted(
     block: Block,
     state: State,
     t: int,
-    asked: Sequence[int],
+    asked: Mapping[int, int],
     answers: Iterable[tuple[int, Mapping[str, Any]]],
 ) -> tuple[dict[int, Taken], list[Refused]]:
-    """Return the uploads that are counted, by client, and what is refused."""
+    """Return the uploads that are counted, by client, and what is refused.
+
+    asked says of each client who was asked in how many rounds it was, this one included.
+    """
     uploads: dict[int, Taken] = {}
     refused = []
     for client, answer in answers:
@@ -55,7 +58,7 @@ def accepted(
             continue  # it only judged
         try:
             check_answer(client, answer, client in uploads)
-            uploads[client] = _taken(agreed, block, state, t, answer)
+            uploads[client] = _taken(agreed, block, state, t, asked[client], answer)
         except DeploymentError as error:
             refused.append(Refused(client, str(error)))
     return uploads, refused
@@ -76,7 +79,7 @@ def check_answer(client: int, answer: Mapping[str, Any], known: bool) -> None:
 
 
 def _taken(
-    agreed: Deployment, block: Block, state: State, t: int, answer: Mapping[str, Any]
+    agreed: Deployment, block: Block, state: State, t: int, times: int, answer: Mapping[str, Any]
 ) -> Taken:
     """Return an upload that may be counted; refuse one of another round, shape or length."""
     whole(answer, "round", t, t)
@@ -88,7 +91,14 @@ def _taken(
             f"values: must be at most {most:.4g} long, which clipping and noise allow, found "
             f"{length:.4g}."
         )
-    return Taken(values, whole(answer, "rounds", 0, agreed.rounds))
+    rounds = whole(answer, "rounds", 0, agreed.rounds)
+    if rounds > times:
+        raise DeploymentError(
+            f"rounds: must be at most {times}, in which this server's ledger has asked the site, "
+            f"found that it has answered in {rounds}: the server's folder may be an older copy, "
+            "whose ledger forgets what was spent since. Put the newest one back."
+        )
+    return Taken(values, rounds)
 
 
 def longest(agreed: Deployment, block: Block, state: State) -> float:

@@ -21,6 +21,7 @@ from fedpareto.deploy.parts import encryption_of
 from fedpareto.deploy.party import (
     Client,
     asked_for,
+    check_follows,
     check_remembered,
     check_share,
     entered,
@@ -64,6 +65,8 @@ def _train(client: Client, message: Mapping[str, Any]) -> Message:
     model = unpacked(message.get("model"), block.stack.size, "model")
     with client.ledger() as ledger:
         before = keeping.read(client.path, ("round", "asked"))
+        if before is not None:
+            check_follows(ledger, client.path, [before.words["round"]], ledger.history.begun)
         sent = sent_before(before, t, message)
         if sent is None:
             check_remembered(ledger, t)

@@ -16,8 +16,8 @@ from fedpareto.federation.data import load
 from fedpareto.mechanisms import BatchCrypt, links_of, needs_everyone
 from fedpareto.noise import derive
 from fedpareto.privacy import VIEWS
-from fedpareto.settings import own_hashes
 from fedpareto.settings.beside import loaded_from
+from fedpareto.settings.imports import files_imported
 from fedpareto.settings.own import is_own, root_of, source_of
 from fedpareto.study import Study
 from fedpareto.study.write import fixed_study
@@ -108,15 +108,12 @@ def _said(problem: Federation, promised: Any) -> tuple[str, ...]:
 
 def _code(table: Mapping[str, Any]) -> dict[str, str]:
     """Return the files of the user's own that the point needs, each with its SHA-256."""
-    names = list(_own_in(table))
-    hashes = own_hashes(names)
-    found = {}
-    for name in names:
-        source = source_of(name)
+    found: dict[str, str] = {}
+    for source in map(source_of, _own_in(table)):
         if source.beside:  # what is installed is installed at the sites too
             root = root_of(source)
-            found[str(source.file.relative_to(root))] = hashes[name]
-            found |= loaded_from(root)  # what it imports from there is needed as well
+            # what it imports from there is needed as well, and what it loads by a computed name
+            found |= files_imported([source.module], root) | loaded_from(root)
     return found
 
 

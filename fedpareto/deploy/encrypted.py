@@ -54,6 +54,16 @@ def batchcrypt(agreed: Deployment) -> BatchCrypt:
     return found
 
 
+def check_bits(agreed: Deployment, bits: int) -> None:
+    """Refuse a Paillier key of another length than was agreed."""
+    wanted = batchcrypt(agreed).key_bits
+    if bits != wanted:
+        raise DeploymentError(
+            f"key: must have {wanted} bits, as was agreed, found {bits}. Make one with fedpareto "
+            f"keys make sums.key --bits {wanted}."
+        )
+
+
 def codec_of(agreed: Deployment) -> Any:
     """Return how whole numbers lie in plaintexts."""
     batch = int(agreed.columns["encryption_batch"][0])

@@ -20,6 +20,7 @@ from fedpareto.crypto.keyfile import read_bfv_key, read_private_key
 from fedpareto.deploy import kept as keeping
 from fedpareto.deploy.encrypted import (
     batchcrypt,
+    check_bits,
     codec_of,
     label_of,
     least_summed,
@@ -32,6 +33,7 @@ from fedpareto.deploy.model import write_model
 from fedpareto.deploy.party import (
     Client,
     asked_for,
+    check_follows,
     check_remembered,
     check_share,
     entered,
@@ -53,6 +55,9 @@ def spread(client: Client, message: Mapping[str, Any]) -> Message:
         return {"behind": held}
     with client.ledger() as ledger:
         if held.words.get("round") != t:
+            if "asked" in held.words:  # it was sent
+                sent = held.words["round"]
+                check_follows(ledger, client.path, [sent], ledger.history.begun)
             check_remembered(ledger, t)
             check_share(client.agreed, ledger, t)
             held = _trained(client, held, t, came)
@@ -79,6 +84,8 @@ def encrypt(client: Client, message: Mapping[str, Any]) -> Message:
                 "its spread first."
             )
         again = _sent_before(held, t, message)
+        if again:
+            check_follows(ledger, client.path, [t], ledger.history.begun)
         if not again:
             attempt = ledger.began(t, [client.number])
             held = _encrypted(client, held, t, clip, digest(message))
@@ -139,12 +146,21 @@ def crypto_of(client: Client) -> Any:
             "name it where the site is started."
         )
     scheme = batchcrypt(client.agreed).scheme
-    key: PrivateKey | BfvKey
-    key = read_bfv_key(client.key) if scheme == "bfv" else read_private_key(client.key)
+    key = _key_of(client)
     found = _crypto(key, codec_of(client.agreed), scheme)
     if scheme != "bfv" and found.codec.count(length_of(client.block)) < FEW:
         return replace(found, construction="textbook")
     return found
+
+
+def _key_of(client: Client) -> PrivateKey | BfvKey:
+    """Return the key that sites share, of the scheme and the bits that were agreed."""
+    assert client.key is not None
+    if batchcrypt(client.agreed).scheme == "bfv":
+        return read_bfv_key(client.key)
+    key = read_private_key(client.key)
+    check_bits(client.agreed, key.public.bits)
+    return key
 
 
 def _at_first(client: Client) -> Kept:

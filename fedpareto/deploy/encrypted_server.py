@@ -21,6 +21,7 @@ from fedpareto.deploy.encrypted import (
     MOST_SUMS,
     Summed,
     batchcrypt,
+    check_bits,
     clip_of,
     codec_of,
     length_of,
@@ -30,10 +31,11 @@ from fedpareto.deploy.kept import Kept
 from fedpareto.deploy.ledger import Ledger
 from fedpareto.deploy.messages import Message, request, whole
 from fedpareto.deploy.parts import block_of
+from fedpareto.deploy.party import check_follows
 from fedpareto.deploy.progress import Progress
 from fedpareto.deploy.server import Server, Sites, asked_in, check_dropouts, check_of
 from fedpareto.deploy.site import nothing
-from fedpareto.errors import BadCiphertext, DeploymentError
+from fedpareto.errors import BadCiphertext, DeploymentError, FedparetoError
 from fedpareto.federation.block import Block
 from fedpareto.files import write_whole
 
@@ -58,15 +60,17 @@ def serve_encrypted(
     """Run a deployment with encrypted sums to its end, from wherever it stands."""
     agreed = server.agreed
     block = block_of(agreed, nothing(agreed), 0, agreed.clients, server.replay)
-    adder, held = adder_of(server), _restored(server)
+    held = _restored(server)
     with server.ledger() as ledger:
         try:
+            adder = adder_of(server)
+            check_follows(ledger, server.path, range(held.progress.rounds), ledger.history.done)
             while held.progress.rounds < agreed.rounds:
                 held = _round(server, block, adder, held, ledger, sites)
                 _write(server, held)
                 if say:
                     say(held.progress)
-        except DeploymentError as error:
+        except FedparetoError as error:
             held.progress.stopped(str(error)).write(server.folder)
             raise
     held = _handed_out(server, held, sites)
@@ -84,7 +88,9 @@ def adder_of(server: Server) -> Adder:
     codec = codec_of(server.agreed)
     if batchcrypt(server.agreed).scheme == "bfv":
         return BfvServer(read_bfv_public_key(server.key), codec)
-    return PaillierServer(read_public_key(server.key), codec)
+    key = read_public_key(server.key)
+    check_bits(server.agreed, key.bits)
+    return PaillierServer(key, codec)
 
 
 def _round(

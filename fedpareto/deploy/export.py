@@ -106,18 +106,44 @@ fedpareto's own, the same that the study ran.
 
 The study's data are dealt to {agreed.clients} SuperNodes, with TLS and a key for each.
 
-## On many machines
+{_many_machines(agreed)}{_keys(agreed)}## What really happened
 
-Install the same at every party: `pip install 'fedpareto[flower]=={__version__}'`.
-Then, at the server:
+    fedpareto ledger ~/{slug(agreed.name)}-server/ledger.jsonl
+
+says which ε was really spent, beside the plan. Every site has a ledger of its own in its folder.
+{_told(agreed)}"""
+
+
+def _many_machines(agreed: Deployment) -> str:
+    return f"""## On many machines
+
+Install the same at every party: `pip install 'fedpareto[flower]=={__version__}'`. SERVER stands for
+the server's name. It needs a certificate that the sites trust: your organisation's, or one that it
+signs itself. Each site needs a key of its own; its public half goes to the server:
+
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-384 -nodes -days 90 \\
+        -subj /CN=SERVER -addext subjectAltName=DNS:SERVER -keyout server.key -out server.pem
+    cp server.pem ca.crt                          # goes to every site
+    ssh-keygen -q -t ecdsa -b 384 -N '' -f site0  # at a site: site0 and site0.pub
+
+At the server:
 
     flower-superlink --host 0.0.0.0 --port 8000 --enable-supernode-auth \\
         --ssl-ca-certfile ca.crt --ssl-certfile server.pem --ssl-keyfile server.key \\
         --disable-runtime-dependency-installation
-    flwr supernode register site0.pub remote      # the public key of each site
 
-At each site, with a number of its own from 0 to {agreed.clients - 1}, a key of its own
-(`ssh-keygen -t ecdsa -b 384`), and its records as `load_site` in `{APP}/site.py` reads them:
+Whoever starts the run names the server in Flower's own file, `~/.flwr/config.toml`,
+
+    [superlink.remote]
+    address = "SERVER:8000"
+    root-certificates = "/path/to/ca.crt"
+
+and registers the public key of each site:
+
+    flwr supernode register site0.pub remote
+
+At each site, with a number of its own from 0 to {agreed.clients - 1}, its key, a folder of its own
+that it keeps, and its records as `load_site` in `{APP}/site.py` reads them:
 
     flower-supernode --superlink SERVER:8000 --root-certificates ca.crt \\
         --auth-supernode-private-key site0 \\
@@ -127,7 +153,7 @@ At each site, with a number of its own from 0 to {agreed.clients - 1}, a key of 
 whoever starts a run send the app's code, so a site that does not trust the server should accept
 signed apps alone (Flower's --trusted-entities), after a look at `{APP}`.
 
-Then start the run, with `[superlink.remote]` in Flower's config.toml naming the address and ca.crt:
+Then start the run, in this folder:
 
     flwr run . remote --stream
 
@@ -136,12 +162,7 @@ server or a site that was stopped goes on where it was when it is started again 
 about a minute a SuperLink refuses a SuperNode that was killed, which then ends with code 305: let a
 service manager start it until it stays.
 
-{_keys(agreed)}## What really happened
-
-    fedpareto ledger ~/{slug(agreed.name)}-server/ledger.jsonl
-
-says which ε was really spent, beside the plan. Every site has a ledger of its own in its folder.
-{_told(agreed)}"""
+"""
 
 
 def _node_config(agreed: Deployment) -> str:

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,7 @@ from fedpareto.mechanisms import BatchCrypt
 
 HOST = "127.0.0.1"
 SUM_KEY = "sums.key"
+AGREED = "agreed.sha256"  # of the deployment that a folder belongs to
 NAME = "fedpareto-local"  # of the SuperLink in Flower's own configuration
 STARTING = 60.0  # seconds that a SuperLink may take to listen
 POLL = 0.3
@@ -132,16 +134,36 @@ def program(name: str) -> str:
 
 def deploy(app: Path, say: Callable[[Progress], None] | None = None) -> dict[str, Any]:
     """Run an app to its end on this machine; return rounds, measures, model and ledger."""
-    with running(app) as local:
-        local.call("flwr", "run", str(local.app), NAME, "--run-config", _config(local))
-        watched(local, say)
+    local = prepared(app)
+    before = progress.there(local.server)
+    if before is None or not before.done:
+        with ended_by_signals(), running(local):
+            local.call("flwr", "run", str(local.app), NAME, "--run-config", _config(local))
+            watched(local, say)
     return result(local)
 
 
 @contextlib.contextmanager
-def running(app: Path) -> Iterator[Local]:
+def ended_by_signals() -> Iterator[None]:
+    """Let a request to end be an exception, as Ctrl-C is: what was started is stopped first."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals reach the main thread alone
+        return
+
+    def end(number: int, frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def running(local: Local) -> Iterator[Local]:
     """Start a SuperLink and the SuperNodes of an app; stop them in the end."""
-    local = prepared(app)
     try:
         start_link(local)
         keys = [str(local.home / f"node{k}.pub") for k in range(local.agreed.clients)]
@@ -161,7 +183,7 @@ def prepared(app: Path) -> Local:
     agreed = deployment.read(app / export.APP)
     program("flower-superlink")
     home = home_of(app)
-    check_place(home)
+    check_place(home, agreed)
     if not home.exists():
         _make_home(agreed, app, home)
     local = Local(app.resolve(), agreed, home, free_port())
@@ -176,7 +198,7 @@ root-certificates = "{home / "ca.crt"}"
     return local
 
 
-def check_place(home: Path) -> None:
+def check_place(home: Path, agreed: Deployment) -> None:
     """Refuse a place whose name Flower cannot be told, and a folder of something else."""
     odd = sorted({letter for letter in str(home) if letter in "\"'\\" or not letter.isprintable()})
     if odd:
@@ -184,10 +206,12 @@ def check_place(home: Path) -> None:
             f"{home}: must be a path without quotes, backslashes and letters that cannot be "
             f"printed, found {odd[0]!r}: Flower could not read it. Move the app."
         )
-    if home.exists() and not ((home / "server.key").is_file() and (home / "flwr").is_dir()):
+    whose = home / AGREED
+    if home.exists() and not (whose.is_file() and whose.read_bytes() == agreed.hash.encode()):
+        found = "that of another" if whose.is_file() else "something else, which would be lost"
         raise DeploymentError(
-            f"{home}: must be a new folder or one of this deployment, found something else, which "
-            "would be lost. Move it away, or rename the app."
+            f"{home}: must be a new folder or one of this deployment, found {found}. Move it away, "
+            "or rename the app."
         )
 
 
@@ -197,6 +221,7 @@ def _make_home(agreed: Deployment, app: Path, home: Path) -> None:
     try:
         for name in ("logs", "flwr", "server"):
             (made / name).mkdir()
+        write_whole(made / AGREED, agreed.hash.encode())
         machine.write_certificates(made)
         for k in range(agreed.clients):
             machine.write_node_key(made, f"node{k}")

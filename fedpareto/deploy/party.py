@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
-from scipy.special import bdtrc
 from torch import Tensor
 
 from fedpareto.contract import share_of_noise
@@ -121,6 +121,19 @@ def check_remembered(ledger: Ledger, t: int) -> None:
         )
 
 
+def check_follows(
+    ledger: Ledger, state: Path, rounds: Iterable[int], known: frozenset[int]
+) -> None:
+    """Refuse a ledger that does not know of rounds that the state beside it does."""
+    missing = sorted(set(rounds) - known)
+    if missing:
+        raise DeploymentError(
+            f"{ledger.path}: must know of every round that {state.name} beside it does, found "
+            f"nothing of round {missing[0] + 1}: an older copy, which forgets what was spent since."
+            " Put the newest one back, or begin anew in another folder."
+        )
+
+
 def header_of(agreed: Deployment, side: str, client: int | None = None) -> Mapping[str, Any]:
     """Return the header of a ledger of this deployment."""
     from fedpareto.deploy.pricing import terms_of  # takes a while, once
@@ -158,7 +171,7 @@ def check_share(agreed: Deployment, ledger: Ledger, t: int) -> None:
     """Refuse to be asked far more often than the share of clients that was agreed."""
     times, rounds = len(ledger.history.done) + 1, t + 1
     share = agreed.cohort / agreed.clients
-    if share < 1 and times <= rounds and bdtrc(times - 1, rounds, share) < UNLIKELY:
+    if share < 1 and times <= rounds and scipy.special.bdtrc(times - 1, rounds, share) < UNLIKELY:
         raise DeploymentError(
             f"cohort: must be a share of {share:.3g} of all clients in each round, found this site "
             f"asked in {times} of {rounds} rounds. Ask who runs the server why."

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom
+import scipy
 
 from fedpareto.contract import VIEWS, Records, Round
 from fedpareto.deploy.happened import Planned, Spent, spent, uploads
@@ -188,7 +188,9 @@ def _drawn_as_planned(contract: Round, attempts: Sequence[Attempt]) -> bool:
     if contract.sampling == "fixed" or not first:
         return True
     chance = contract.cohort / contract.clients
-    return bool(binom.sf(sum(first) - 1, len(first) * contract.clients, chance) >= UNLIKELY)
+    return bool(
+        scipy.stats.binom.sf(sum(first) - 1, len(first) * contract.clients, chance) >= UNLIKELY
+    )
 
 
 def _records_used(

@@ -54,6 +54,11 @@ class History:
         """Return the rounds that have ended."""
         return frozenset(one.round for one in self.attempts if one.ended)
 
+    @property
+    def begun(self) -> frozenset[int]:
+        """Return the rounds that were begun, whether they ended or not."""
+        return frozenset(one.round for one in self.attempts)
+
     def attempts_of(self, round: int) -> tuple[Attempt, ...]:
         """Return the attempts at a round, in order."""
         return tuple(one for one in self.attempts if one.round == round)

@@ -42,7 +42,7 @@ def off_the_plan(history: History) -> list[str]:
     """Return what was not as planned, the first few one by one."""
     plan = judged(history)
     found = [
-        f"Round {one.round}{_which(one)}: {why}."
+        f"Round {one.round + 1}{_which(one)}: {why}."
         for one in history.attempts
         for why in [*_unended(one), *unplanned(plan, one)]
     ]

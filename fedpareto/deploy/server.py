@@ -25,10 +25,11 @@ from fedpareto.deploy.ledger import Ledger
 from fedpareto.deploy.messages import Message, packed, request
 from fedpareto.deploy.model import write_model
 from fedpareto.deploy.parts import block_of, check_replay
-from fedpareto.deploy.party import ledger_of, norm_of, spread_of
+from fedpareto.deploy.party import check_follows, ledger_of, norm_of, spread_of
 from fedpareto.deploy.progress import Progress
+from fedpareto.deploy.rows import Id
 from fedpareto.deploy.site import nothing
-from fedpareto.errors import DeploymentError
+from fedpareto.errors import DeploymentError, FedparetoError
 from fedpareto.federation.block import Block
 from fedpareto.federation.cohorts import Cohort
 from fedpareto.federation.protection import aggregate, missing_noise, step
@@ -75,12 +76,13 @@ def serve_plain(
     state, progress = _restored(server, block)
     with server.ledger() as ledger:
         try:
+            check_follows(ledger, server.path, range(progress.rounds), ledger.history.done)
             while progress.rounds < server.agreed.rounds:
                 state, progress = _round(server, block, state, progress, ledger, sites)
                 _write(server, state, progress)
                 if say:
                     say(progress)
-        except DeploymentError as error:
+        except FedparetoError as error:
             progress.stopped(str(error)).write(server.folder)
             raise
     if server.agreed.tells and not progress.judged:
@@ -102,7 +104,9 @@ def _round(
     judging = agreed.tells and t > 0 and not progress.judged
     requests = _requests(server, state, t, asked, judging)
     answers = list(sites.ask(requests, agreed.patience))
-    uploads, refused = accepted(agreed, block, state, t, asked, answers)
+    known = _times_asked(ledger)
+    times = {k: known[k] for k in asked}
+    uploads, refused = accepted(agreed, block, state, t, times, answers)
     if judging:
         progress = progress.measured(answers, agreed)
     check_dropouts(agreed, t, asked, list(uploads), refused)
@@ -221,11 +225,22 @@ def _answered_other(ledger: Ledger, t: int) -> dict[int, int]:
 
     Then nobody knows whether it sends the same as before.
     """
+    others = (one for one in ledger.history.attempts if one.round != t)
+    return _rounds_of_each((one.round, one.answered) for one in others)
+
+
+def _times_asked(ledger: Ledger) -> dict[int, int]:
+    """Return in how many rounds each site was asked: if it answered in more, the ledger is old."""
+    return _rounds_of_each((one.round, one.asked) for one in ledger.history.attempts)
+
+
+def _rounds_of_each(rounds: Iterable[tuple[int, Sequence[Id]]]) -> dict[int, int]:
+    """Return in how many rounds each site was, of rounds with their sites."""
     found: dict[int, set[int]] = {}
-    for one in ledger.history.attempts:
-        for k in one.answered if one.round != t else ():
-            found.setdefault(int(k), set()).add(one.round)
-    return {k: len(rounds) for k, rounds in found.items()}
+    for t, sites in rounds:
+        for k in sites:
+            found.setdefault(int(k), set()).add(t)
+    return {k: len(among) for k, among in found.items()}
 
 
 def _restored(server: Server, block: Block) -> tuple[State, Progress]:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
-from scipy.special import bdtrc
 from torch import Tensor
 
 from fedpareto.contract import chance
@@ -180,7 +180,7 @@ def _room(batch: int, fewest: int, device: str) -> int:
     if device == "cpu":
         return 1
     at_least = np.arange(batch, fewest + 1)
-    beyond = bdtrc(at_least, fewest, float(chance(batch, fewest)))
+    beyond = scipy.special.bdtrc(at_least, fewest, float(chance(batch, fewest)))
     return int(at_least[np.argmax(beyond < RARE)])
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
+import scipy
 
 from fedpareto.front import crowding, nondominated
 from fedpareto.space import FloatArray
@@ -119,7 +119,9 @@ def _shortfall(t: FloatArray, mean: FloatArray, sd: FloatArray, limit: float) ->
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         z = (cut - mean) / sd
         density = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
-        smooth = (cut - mean) * ndtr(z) + sd * density + (t - cut) * ndtr(z)
+        smooth = (
+            (cut - mean) * scipy.special.ndtr(z) + sd * density + (t - cut) * scipy.special.ndtr(z)
+        )
     return np.where(np.isneginf(t), 0.0, np.where(sd > 0, np.maximum(smooth, 0.0), exact))
 
 
@@ -134,4 +136,4 @@ def probability_within(mean: FloatArray, sd: FloatArray, bounds: FloatArray) -> 
             (bounds - mean) / sd,
             np.where(mean <= bounds, np.inf, -1e3 * (1 + mean - bounds)),
         )
-    return np.asarray(np.maximum(log_ndtr(np.maximum(z, -1e150)), -1e300).sum(axis=1))
+    return np.asarray(np.maximum(scipy.special.log_ndtr(np.maximum(z, -1e150)), -1e300).sum(axis=1))

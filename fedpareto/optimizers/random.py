@@ -7,8 +7,7 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, ndtri
-from scipy.stats import qmc
+import scipy
 
 from fedpareto.history import History
 from fedpareto.noise import derive, rng
@@ -52,17 +51,17 @@ def _around(variable: Float, u: FloatArray) -> FloatArray:
     assert variable.mean is not None
     assert variable.spread is not None
     ends = (np.array([variable.low, variable.high]) - variable.mean) / variable.spread
-    below, above = ndtr(ends)
-    values = variable.mean + variable.spread * ndtri(below + u * (above - below))
+    below, above = scipy.special.ndtr(ends)
+    values = variable.mean + variable.spread * scipy.special.ndtri(below + u * (above - below))
     inside = np.clip(values, variable.low, variable.high)
     return np.array([variable.encode(float(value)) for value in inside])
 
 
 def start(sequence: str, d: int, n: int, seed: int, skip: int = 0) -> FloatArray:
     """Return n points [n,d] of a sequence, after the first `skip`."""
-    if sequence == "uniform" or d == 0 or d > qmc.Sobol.MAXDIM:
+    if sequence == "uniform" or d == 0 or d > scipy.stats.qmc.Sobol.MAXDIM:
         return rng(seed, "random", skip).random((n, d))
-    engine = qmc.Sobol(
+    engine = scipy.stats.qmc.Sobol(
         d,
         scramble=True,
         rng=derive(seed, "sobol"),

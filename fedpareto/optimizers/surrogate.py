@@ -11,9 +11,8 @@ from functools import cached_property
 from typing import Any, TypeGuard
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cholesky, solve_triangular
-from scipy.spatial.distance import cdist
 
 from fedpareto.noise import derive
 from fedpareto.space import Choice, FloatArray, Space, Variable
@@ -61,7 +60,7 @@ class Surrogate:
 
     def covariance(self, a: FloatArray, b: FloatArray) -> FloatArray:
         """Return the Matérn 5/2 covariance [n,k] of features a [n,f] and b [k,f]."""
-        r = np.sqrt(5.0) * cdist(a / self.lengths, b / self.lengths)
+        r = np.sqrt(5.0) * scipy.spatial.distance.cdist(a / self.lengths, b / self.lengths)
         return np.asarray(self.height * (1 + r + r * r / 3) * np.exp(-r))
 
     @cached_property
@@ -71,17 +70,17 @@ class Surrogate:
         noisy = self.covariance(self.inputs, self.inputs) + (noise + 1e-8) * np.eye(
             len(self.inputs)
         )
-        return np.asarray(cholesky(noisy, lower=True))
+        return np.asarray(scipy.linalg.cholesky(noisy, lower=True))
 
     @cached_property
     def weights(self) -> FloatArray:
         """What each measurement adds to the mean, [n], per unit of covariance."""
-        return np.asarray(cho_solve((self.root, True), self.targets - self.mean))
+        return np.asarray(scipy.linalg.cho_solve((self.root, True), self.targets - self.mean))
 
     @cached_property
     def precision(self) -> FloatArray:
         """The inverse [n,n] of the covariance of what was measured."""
-        return np.asarray(cho_solve((self.root, True), np.eye(len(self.root))))
+        return np.asarray(scipy.linalg.cho_solve((self.root, True), np.eye(len(self.root))))
 
     def features(self, x: FloatArray) -> FloatArray:
         """Return the inputs [k,f] that stand for x [k,d]."""
@@ -94,7 +93,7 @@ class Surrogate:
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return mean [k] and standard deviation [k] of the noiseless objective at x [k,d]."""
         across = self.covariance(self.inputs, self.features(x))
-        explained = solve_triangular(self.root, across, lower=True)
+        explained = scipy.linalg.solve_triangular(self.root, across, lower=True)
         left = np.maximum(self.height - (explained**2).sum(axis=0), 1e-12)
         return self.centre + self.scale * (
             self.mean + across.T @ self.weights

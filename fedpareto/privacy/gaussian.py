@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import bdtr, bdtrc, erf, erfcx, ndtr, ndtri
 
 from fedpareto.errors import SettingError
 from fedpareto.space import FloatArray
@@ -44,7 +44,7 @@ def gaussian_epsilon(noise_multiplier: ArrayLike, delta: ArrayLike) -> FloatArra
         checked("gaussian_epsilon", "noise_multiplier", noise_multiplier),
         checked_delta("gaussian_epsilon", delta),
     )
-    at_zero = erf(0.5 / np.sqrt(2.0) / np.maximum(z, 1e-150))  # δ(0) = 2 Φ(1/2z) − 1
+    at_zero = scipy.special.erf(0.5 / np.sqrt(2.0) / np.maximum(z, 1e-150))  # δ(0) = 2 Φ(1/2z) − 1
     none = at_zero * (1 + 8 * UNIT) <= delta
     usable = (z > 1e-150) & ~none
     safe = np.where(usable, z, 1e-3)
@@ -59,7 +59,7 @@ def _root(z: FloatArray, delta: FloatArray) -> FloatArray:
     log δ is concave in a, so Newton's steps pass the root by no more than rounding.
     """
     # Φ(a) ≥ δ(a), and ε ≥ 0
-    low = np.minimum(ndtri(delta), 0.5 / z)
+    low = np.minimum(scipy.special.ndtri(delta), 0.5 / z)
     high = 0.5 / z
     a = low
     wanted = np.log(delta)
@@ -94,6 +94,7 @@ def revealed_epsilon(noise_multiplier: float, ratio: float, rounds: int, delta: 
     δ(ε) = Σ Bin(n; T, q) δ_{z/√n}(ε). Knowing more never lowers ε, so this bounds the ε of secret
     samples from above. It is close if the noise is small.
     """
+    bdtr, bdtrc = scipy.special.bdtr, scipy.special.bdtrc
     most = max(1, int(np.argmax(bdtrc(np.arange(rounds + 1), rounds, ratio) <= 1e-3 * delta)))
     # between two counts the larger stands for both
     n = np.unique(np.linspace(1, most, min(most, 256)).astype(int))
@@ -141,7 +142,7 @@ def _delta(a: FloatArray, z: FloatArray) -> FloatArray:
     density = _density(a)
     second = _mills(1.0 / z - a)
     near = _mills(np.maximum(-a, 0.0))
-    first = np.where(a < 0, density * near, ndtr(a))
+    first = np.where(a < 0, density * near, scipy.special.ndtr(a))
     value = np.where(a < 0, density * (near - second), first - density * second)
     rounding = 8 * (first + density * second) + (8 + a * a) * np.abs(value)
     return np.asarray(value + UNIT * rounding)
@@ -154,7 +155,7 @@ def _density(a: FloatArray) -> FloatArray:
 
 def _mills(y: FloatArray) -> FloatArray:
     """Return the Mills ratio Φ(−y)/φ(y)."""
-    return np.asarray(np.sqrt(np.pi / 2) * erfcx(y / np.sqrt(2.0)))
+    return np.asarray(np.sqrt(np.pi / 2) * scipy.special.erfcx(y / np.sqrt(2.0)))
 
 
 def sampled_epsilon(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import erfc
 
 from fedpareto.errors import SettingError
 from fedpareto.space import FloatArray
@@ -59,7 +59,7 @@ def kang23_eq13_smooth(
     C₁: that is a constant of the bound.
     """
     noise = _noise_to_clip("kang23_eq13_smooth", sigma, clipping_norm, parameters, 1.0)
-    return np.asarray(erfc(noise / 4))
+    return np.asarray(scipy.special.erfc(noise / 4))
 
 
 def _noise_to_clip(
@@ -103,7 +103,7 @@ def kang23_eq15_exact(withheld: ArrayLike, spread: ArrayLike = 1.0) -> FloatArra
         "kang23_eq15_exact", withheld=(withheld, 0, None), spread=(spread, None, 0)
     )
     with np.errstate(all="ignore"):
-        return np.asarray(erfc(norm / tau / (2 * np.sqrt(2.0))))
+        return np.asarray(scipy.special.erfc(norm / tau / (2 * np.sqrt(2.0))))
 
 
 def xiao25_eq7(

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import erf, ndtr, ndtri
 
 from fedpareto.privacy.gaussian import (
     UNIT,
@@ -94,7 +93,7 @@ def release_multiplier(
 def _amplified(z: float, q: float, rounds: int, delta: float, pair: str, accuracy: float) -> float:
     """Return an upper bound on ε of T rounds, each on a secret sample of a share q < 1."""
     own = z if pair == "poisson" else z / 2
-    least = rounds * q * erf(1 / (2 * math.sqrt(2) * own)) * (1 + 8 * UNIT)
+    least = rounds * q * scipy.special.erf(1 / (2 * math.sqrt(2) * own)) * (1 + 8 * UNIT)
     if least <= delta:  # δ(0) adds up over rounds
         return 0.0
     if own < LEAST:
@@ -139,6 +138,7 @@ def directions(z: float, q: float, pair: str, mass: float) -> tuple[Direction, .
     with sensitivity 2c. "poisson_replace": (1−q)N(0) + qN(±1), as dp-accounting's REPLACE_ONE.
     """
     shift = (2 if pair == "fixed" else 1) / z
+    ndtri = scipy.special.ndtri
     farthest = -float(ndtri(mass))
     far = min(farthest, max(-float(ndtri(min(0.5, mass / 2 / q))), -float(ndtri(mass / 2)) - shift))
     if pair == "fixed":
@@ -175,16 +175,16 @@ def _removed(epsilon: FloatArray, z: float, q: float) -> tuple[FloatArray, Float
     """Return P(L > ε) and Q(L > ε) for P = (1−q)N(0) + qN(1) and Q = N(0)."""
     u = z * _unmixed(epsilon, q)
     half = 0.5 / z
-    without = ndtr(-u - half)
-    return (1 - q) * without + q * ndtr(half - u), without
+    without = scipy.special.ndtr(-u - half)
+    return (1 - q) * without + q * scipy.special.ndtr(half - u), without
 
 
 def _added(epsilon: FloatArray, z: float, q: float) -> tuple[FloatArray, FloatArray]:
     """Return P(L > ε) and Q(L > ε) for P = N(0) and Q = (1−q)N(0) + qN(1)."""
     u = z * _unmixed(-epsilon, q)
     half = 0.5 / z
-    without = ndtr(u + half)
-    return without, (1 - q) * without + q * ndtr(u - half)
+    without = scipy.special.ndtr(u + half)
+    return without, (1 - q) * without + q * scipy.special.ndtr(u - half)
 
 
 def _replaced(epsilon: FloatArray, z: float, q: float) -> tuple[FloatArray, FloatArray]:
@@ -197,8 +197,8 @@ def _replaced(epsilon: FloatArray, z: float, q: float) -> tuple[FloatArray, Floa
         logs = scale + half + np.log(-np.expm1(-epsilon) / 2)
     small = np.arcsinh(np.exp(np.minimum(logs, 300.0)))
     x = z * (half + np.where(logs > 300, logs + math.log(2), small))
-    shared = (1 - q) * ndtr(-x)
-    return shared + q * ndtr(1 / z - x), shared + q * ndtr(-1 / z - x)
+    shared = (1 - q) * scipy.special.ndtr(-x)
+    return shared + q * scipy.special.ndtr(1 / z - x), shared + q * scipy.special.ndtr(-1 / z - x)
 
 
 @dataclass(frozen=True)
@@ -308,18 +308,18 @@ def _tilted(loss: Loss, theta: float, rounds: int, bins: int) -> tuple[FloatArra
 
     Probabilities are folded modulo the bins and rounded up.
     """
-    bins = next_fast_len(bins, real=True)
+    bins = scipy.fft.next_fast_len(bins, real=True)
     weights = loss.mass * np.exp(theta * loss.step * np.arange(1 - len(loss.mass), 1))
     mean = weights.sum()
     folded = np.zeros(-(-len(weights) // bins) * bins)
     folded[: len(weights)] = weights / mean
-    waves = rfft(folded.reshape(-1, bins).sum(axis=0))
+    waves = scipy.fft.rfft(folded.reshape(-1, bins).sum(axis=0))
     kept = np.abs(waves) > math.exp(-60 / rounds)  # what is left out is below e^{−60}
     powers = np.zeros_like(waves)
     powers[kept] = _power(waves[kept], rounds)
     error = 4e-16 * (rounds + 30) * (2 * np.abs(powers).sum() / bins) + math.exp(-60)
     last = loss.first + loss.step * (len(loss.mass) - 1)
-    probabilities = np.maximum(irfft(powers, bins), 0.0) + error
+    probabilities = np.maximum(scipy.fft.irfft(powers, bins), 0.0) + error
     return probabilities, rounds * (math.log(mean) + theta * last)
 
 

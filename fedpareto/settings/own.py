@@ -144,7 +144,7 @@ def _file_of(name: str, module: str) -> Path:
     path = ""
     for part in module.split("."):
         path = f"{path}.{part}" if path else part
-        spec = _spec(path, spec)
+        spec = spec_of(path, spec)
         if spec is None:
             raise _missing(name, f"ModuleNotFoundError: No module named {path!r}")
     assert spec is not None
@@ -154,8 +154,8 @@ def _file_of(name: str, module: str) -> Path:
     return file.parent.resolve() / file.name  # a link lies where it was put
 
 
-def _spec(path: str, parent: ModuleSpec | None) -> ModuleSpec | None:
-    """Return how a module would be found, given how its package was."""
+def spec_of(path: str, parent: ModuleSpec | None) -> ModuleSpec | None:
+    """Return how a module would be found, given how its package was; nothing is imported."""
     try:
         if parent is None:
             # of a module without dots: imports nothing

@@ -1,6 +1,7 @@
-"""Run in the environment with Flower: `python on_flower.py APP [kill]` deploys an app, kills parties if asked, prints JSON.
+"""Run in the environment with Flower: `python on_flower.py APP [kill|scan]` deploys an app and prints JSON.
 
-Each party is killed in the middle of a round and started again as a person would: a node, a client's process, the server's.
+With kill, each party is killed in the middle of a round and started again as a person would: a node, a client's process, the server's.
+With scan, the memory of every party is searched for the secret key of encrypted sums, as often as can be while the run goes on.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
+from memory import in_memory, pieces_of
+
+from fedpareto.crypto.keyfile import read_bfv_key, read_private_key
 from fedpareto.deploy import local, progress
-from fedpareto.deploy.local import NAME, check_alive, result, running, start_node, watched
+from fedpareto.deploy.local import NAME, check_alive, prepared, result, running, start_node, watched
 
 
 def run(there):
@@ -82,20 +87,66 @@ def kill_in_turn(there, say):
     run(there)
 
 
-def main(app, kill):
+PARTIES = {"SuperLink": ("superlink", "flower-superlink"), "ServerApp": ("superlink", "flwr-serverapp"),
+           "SuperNode": ("node0", "flower-supernode"), "ClientApp": ("node0", "flwr-clientapp")}
+
+
+def scan(there, ended, found):
+    """Search the parties' memory until the run has ended: for pieces of the secret key, and for what each has to know.
+
+    A process stands still while it is searched, and goes on.
+    """
+    read = read_bfv_key if there.encryption.scheme == "bfv" else read_private_key
+    pieces, agreed = pieces_of(read(there.sum_key)), [there.agreed.hash.encode()]
+    pieces = pieces[:: max(1, len(pieces) // 12)]  # a search of some seconds
+    while not ended.is_set():
+        for party, (started, word) in PARTIES.items():
+            for pid in processes(there.started[started], word):
+                of = found.setdefault(party, {"scans": 0, "knows": 0, "secret": 0})
+                try:
+                    os.kill(pid, signal.SIGSTOP)
+                    of["secret"] = max(of["secret"], in_memory(pid, pieces))
+                    of["knows"] += in_memory(pid, agreed)
+                    of["scans"] += 1
+                    os.kill(pid, signal.SIGCONT)
+                except OSError:  # it has ended meanwhile
+                    continue
+    return found
+
+
+def scanned(there, say):
+    run(there)
+    found, ended = {}, threading.Event()
+    scanning = threading.Thread(target=scan, args=(there, ended, found))
+    scanning.start()
+    try:
+        watched(there, say)
+        ended.wait(3)  # the server's process ends; its SuperLink holds what it holds
+    finally:
+        ended.set()
+        scanning.join()
+    return found
+
+
+def main(app, what):
     started = time.monotonic()
 
     def say(what):
         print(f"{time.monotonic() - started:.1f} s: {what}", file=sys.stderr, flush=True)
 
-    with running(app) as there:
-        if kill:
+    with running(prepared(app)) as there:
+        scans = {}
+        if what == "kill":
             kill_in_turn(there, say)
+            watched(there, say)
+        elif what == "scan":
+            scans = scanned(there, say)
         else:
             run(there)
-        watched(there, say)
-        print(json.dumps(result(there) | {"seconds": time.monotonic() - started, "refused": progress.there(there.server).refused}))
+            watched(there, say)
+        seconds, refused = time.monotonic() - started, progress.there(there.server).refused
+        print(json.dumps(result(there) | {"seconds": seconds, "refused": refused, "scans": scans}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), "kill" in sys.argv[2:])
+    main(Path(sys.argv[1]), *sys.argv[2:] or [""])

@@ -19,6 +19,7 @@ from fedpareto.crypto import (
 )
 from fedpareto.deploy import encrypted_client, encrypted_server
 from fedpareto.deploy.encrypted import Summed, clip_of, spread_of, taken
+from fedpareto.deploy.progress import there
 from fedpareto.errors import DeploymentError
 
 KEYS = {"bfv": BfvKey.generate(), "paillier": PrivateKey.generate(2048)}
@@ -337,6 +338,20 @@ def test_keys_are_asked_for_by_name(tmp_path):
     world.key = None
     with pytest.raises(DeploymentError, match=r"public key: must be the .pub file of the key that sites share, found none"):
         world.serve()
+
+
+def test_a_key_of_other_bits_than_agreed_is_refused_at_both_sides_with_the_command_that_makes_one(tmp_path):
+    world = world_of(tmp_path / "w", "paillier", replay=False)
+    other = PrivateKey.generate(2112)
+    for path, write, key in ((world.key, write_private_key, other), (world.key.with_name("key.pub"), write_public_key, other.public)):
+        path.rename(path.with_name("kept"))
+        write(key, path)
+        with pytest.raises(DeploymentError, match=r"key: must have 2048 bits, as was agreed, found 2112. Make one with fedpareto keys make sums.key --bits 2048"):
+            world.serve()
+        assert "must have 2048 bits" in there(world.server.folder).why
+        path.unlink()
+        path.with_name("kept").rename(path)
+    assert world.serve().done
 
 
 def lies_not(world):

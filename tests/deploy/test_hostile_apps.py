@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -92,6 +94,60 @@ def test_code_that_is_imported_is_agreed_on_and_goes_with_the_app(tmp_path):
         deployment.read(tmp_path / "app" / export.APP)
     for name in ("nets_of_mine", "widths"):
         del sys.modules[name]
+
+
+LAZY = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 10)
+
+    def forward(self, x):
+        from pieces_of_mine import bent
+        return bent(self.layer(x.flatten(1)))
+
+    def shown(self):  # a study never comes here
+        import shown_of_mine
+        return shown_of_mine.table()
+
+    def broken(self):
+        import broken_of_mine, of_nobody
+"""
+AT_A_SITE = """
+import sys
+from pathlib import Path
+import torch
+from fedpareto.deploy import deployment
+agreed = deployment.read(Path(sys.argv[1]))
+net = agreed.problem.model.build(agreed.shape, agreed.classes)
+assert net(torch.ones(2, *agreed.shape)).shape == (2, 10)
+print(net.shown())
+"""
+
+
+def test_code_imported_inside_functions_goes_with_the_app_though_it_never_ran(tmp_path):
+    (tmp_path / "lazy_of_mine.py").write_text(LAZY)
+    (tmp_path / "shown_of_mine.py").write_text("def table():\n    return 'a table'\n\n\ndef never():\n    from .... import too_far\n")
+    (tmp_path / "broken_of_mine.py").write_text("this is no Python\n")
+    (tmp_path / "unneeded.py").write_text("raise SystemExit('nobody imports this')\n")
+    package = tmp_path / "pieces_of_mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("def bent(x):\n    from .deep import bend\n    return bend(x)\n")
+    (package / "deep.py").write_text("def bend(x):\n    from . import numbers\n    return x * numbers.ONE\n")
+    (package / "numbers.py").write_text("ONE = 1\n")
+    (package / "unneeded.py").write_text("")
+    agreed = draw_up(study_of(tmp_path, model={"name": "lazy_of_mine:Net"}), {})
+    pieces = {f"pieces_of_mine/{name}.py" for name in ("__init__", "deep", "numbers")}
+    assert set(agreed.code) == {"lazy_of_mine.py", "shown_of_mine.py", "broken_of_mine.py"} | pieces
+    export.write_app(agreed, tmp_path, DATA, tmp_path / "app")
+    site = [sys.executable, "-c", AT_A_SITE, tmp_path / "app" / export.APP]
+    done = subprocess.run(site, capture_output=True, text=True, cwd="/", check=False)
+    assert done.stdout == "a table\n", done.stderr[-2000:]
+    for name in ("lazy_of_mine", "pieces_of_mine", "pieces_of_mine.deep", "pieces_of_mine.numbers"):
+        sys.modules.pop(name, None)
 
 
 def test_code_called_as_a_file_of_the_app_is_refused_before_anything_is_written(tmp_path):
@@ -201,10 +257,43 @@ def test_deploy_takes_no_folder_of_something_else_and_no_path_that_flower_cannot
     with pytest.raises(DeploymentError, match="must be a new folder or one of this deployment, found something else"):
         local.prepared(tmp_path / "app")
     assert [path.name for path in home.iterdir()] == ["site0.npz"]
+    (home / local.AGREED).write_text("0" * 64)
+    with pytest.raises(DeploymentError, match=r"must be a new folder or one of this deployment, found that of another\. Move it away"):
+        local.prepared(tmp_path / "app")
     odd = tmp_path / 'a"b'
     shutil.copytree(tmp_path / "app", odd)
     with pytest.raises(DeploymentError, match=r"must be a path without quotes, .*found '\"': Flower could not read it"):
         local.prepared(odd)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_end_stops_what_deploy_started(number, world, tmp_path, monkeypatch):
+    """As Ctrl-C does; without it a SuperLink and its nodes would stay behind."""
+    there = local.Local(tmp_path, world.agreed, tmp_path)
+    (tmp_path / "logs").mkdir()
+    there.started["node0"] = node = subprocess.Popen(["sleep", "600"], start_new_session=True)
+
+    def asked_to_end():
+        with local.ended_by_signals(), local.running(there):
+            raise AssertionError("it goes on")
+
+    monkeypatch.setattr(local, "start_link", lambda there: os.kill(os.getpid(), number))
+    with pytest.raises(SystemExit, match=str(128 + number)):
+        asked_to_end()
+    assert node.returncode == -signal.SIGTERM
+    assert signal.getsignal(number) == signal.SIG_DFL
+
+
+def test_a_deployment_that_is_done_is_told_and_not_run_again(world, tmp_path, monkeypatch):
+    home = tmp_path / "app-local"
+    there = local.Local(tmp_path / "app", world.agreed, home)
+    world.serve()
+    home.mkdir()
+    (world.folder / "server").rename(there.server)
+    monkeypatch.setattr(local, "prepared", lambda app: there)
+    found = local.deploy(tmp_path / "app")  # nothing is started: Flower need not be there
+    assert found["rounds"] == world.agreed.rounds
+    assert all(of["epsilon"] == of["planned"] for of in found["ledger"].values())
 
 
 def test_what_deploy_makes_beside_an_app_appears_whole_and_is_its_owners_alone(world, tmp_path, monkeypatch):

@@ -41,7 +41,7 @@ def test_the_json_has_the_promised_shape(tmp_path, fedpareto):
     assert found["ledger"] == price(path)
     assert list(found["ledger"]["server"]) == ["epsilon", "planned"]
     assert (found["rounds"], found["attempts"], found["side"], found["torn"]) == (4, 4, "server", 0)
-    assert found["unplanned"] == ["4 rounds were run, 3 were planned.", "Round 1: 1 of 3 did not answer, 0 were planned."]
+    assert found["unplanned"] == ["4 rounds were run, 3 were planned.", "Round 2: 1 of 3 did not answer, 0 were planned."]
 
 
 def test_what_was_not_as_planned_is_named_and_the_rest_counted(tmp_path):
@@ -51,7 +51,7 @@ def test_what_was_not_as_planned_is_named_and_the_rest_counted(tmp_path):
             book.began(t, [0, 1], 1.0)
     said = words(path)
     assert "3 of 3 planned rounds ended, 4 more attempts." in said
-    assert "Round 10: begun and not ended; counted as if all asked had answered." in said
+    assert "Round 11: begun and not ended; counted as if all asked had answered." in said
     assert said[-2] == "And 7 more that were not as planned."
     with path.open("ab") as file:
         file.write(b"half a row")

@@ -8,9 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from memory import pieces_of
 from replayed import REPLAY, study_of
 
 import fedpareto
+from fedpareto.crypto.keyfile import read_bfv_key, read_private_key
 from fedpareto.deploy.drawn_up import draw_up
 from fedpareto.deploy.export import APP, write_app
 from fedpareto.deploy.machine import demo_of
@@ -21,6 +23,7 @@ from fedpareto.noise import derive
 PYTHON = Path(fedpareto.__file__).parents[1] / ".venv-flower" / "bin" / "python"
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not PYTHON.exists(), reason="`make flower` sets up an environment with Flower")]
 NOISE = {"name": "randomization", "noise_multiplier": 0.5, "clipping_norm": 1.0}
+BATCHCRYPT = {"name": "batchcrypt", "encryption_batch": 100}
 THREE = {"data": {"clients": 3}}
 CASES = {
     "randomization": {"training": {"sample_ratio": 1.0}},
@@ -28,6 +31,8 @@ CASES = {
     "private values": {"mechanism": {"name": "sparsification", "private_fraction": 0.3, "connection_probability": 0.7}},
     "chain": {"mechanism": {"name": "chain", "links": [NOISE, {"name": "quantization", "bits": 8}]}},
     "own module": {"model": {"name": "nets:Net", "width": 12}},
+    "batchcrypt, bfv": {"mechanism": {**BATCHCRYPT, "scheme": "bfv"}, "training": {"sample_ratio": 1.0}},
+    "batchcrypt, paillier": {"mechanism": BATCHCRYPT, "model": {"name": "mlp", "hidden": [4]}, "training": {"sample_ratio": 1.0}},
 }
 NET = """
 from torch import nn
@@ -39,7 +44,7 @@ class Net(nn.Sequential):
 """
 
 
-def deployed(folder, case, kill=False):
+def deployed(folder, case, how=""):
     """Deploy a study with its own random numbers on real SuperNodes; return the study, its seed and what was printed."""
     (folder / "nets.py").write_text(NET)
     study = study_of(folder, **{**THREE, **case})
@@ -49,7 +54,7 @@ def deployed(folder, case, kill=False):
     replaying(app / APP / "client_app.py", "        told = answer(client,",
               f"        client = __import__('dataclasses').replace(client, replay={seed})\n        told = answer(client,")
     replaying(app / APP / "server_app.py", "folder, key=key", f"folder, replay={seed}, key=key")
-    command = [PYTHON, Path(__file__).with_name("on_flower.py"), app, *(["kill"] if kill else [])]
+    command = [PYTHON, Path(__file__).with_name("on_flower.py"), app, how]
     environment = {**os.environ, REPLAY: "in a test", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -85,10 +90,31 @@ def test_three_real_nodes_replay_the_simulation_round_by_round(case, tmp_path):
 
 
 def test_a_killed_node_client_and_server_change_neither_model_nor_ledger(tmp_path):
-    study, seed, found, said = deployed(tmp_path, CASES["randomization"], kill=True)
+    study, seed, found, said = deployed(tmp_path, CASES["randomization"], "kill")
     for words in ("killed node 1", "killed the client's process", "killed the server's process"):
         assert words in said
     is_the_simulation(study, seed, found)
     ledgers = [price(tmp_path / "app-local" / f"client{k}" / "ledger.jsonl")["server"] for k in range(3)]
     for of in ledgers:  # what a killed site may have drawn and never sent is counted in its own ledger
         assert of["epsilon"] >= of["planned"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="memory is looked at by way of /proc")
+@pytest.mark.parametrize("scheme", ["bfv", "paillier"])
+def test_a_superlink_and_its_serverapp_hold_no_secret_key_and_the_same_search_finds_it_at_a_site(scheme, tmp_path):
+    study, seed, found, _ = deployed(tmp_path, CASES[f"batchcrypt, {scheme}"], "scan")
+    is_the_simulation(study, seed, found)
+    scans = found["scans"]
+    print(scheme, scans)
+    for party in ("SuperLink", "ServerApp"):
+        assert scans[party]["scans"] >= 3
+        assert scans[party]["knows"] >= 1  # what went through its memory is found in it
+        assert scans[party]["secret"] == 0
+    assert scans["ClientApp"]["secret"] >= 2
+    home = tmp_path / "app-local"
+    key = (read_bfv_key if scheme == "bfv" else read_private_key)(home / "sums.key")
+    assert any(piece in (home / "sums.key").read_bytes() for piece in pieces_of(key))
+    sites = {f"client{k}" for k in range(3)}
+    files = [path for path in home.rglob("*") if path.is_file() and path.name != "sums.key" and not sites & set(path.parts)]
+    assert len(files) > 20
+    assert [path for path in files if any(piece in path.read_bytes() for piece in pieces_of(key))] == []

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 from replayed import World, study_of
 from test_ledger_prices import POISSON, history_of
 
+from fedpareto.crypto import BfvKey, write_private_key, write_public_key
+from fedpareto.deploy import server as servers
 from fedpareto.deploy.client import answer
 from fedpareto.deploy.ledger import read
 from fedpareto.deploy.messages import packed, request
@@ -69,6 +73,62 @@ def test_a_party_that_lost_its_ledger_does_not_begin_another(tmp_path, party):
         world.serve(kill)
     (tmp_path / "w" / party / "ledger.jsonl").unlink()
     with pytest.raises(DeploymentError, match=r"must be beside \w+.safetensors, found none: what was spent so far would be forgotten"):
+        world.serve()
+
+
+class Killed(Exception):
+    pass
+
+
+def two_rounds(world, keep=None):
+    """Run two rounds; keep a copy of all parties' folders after the first."""
+
+    def say(progress):
+        if progress.rounds == 1:
+            shutil.copytree(world.folder, keep)
+        else:
+            raise Killed
+
+    with pytest.raises(Killed):
+        world.serve(say)
+    world.here.clients = [world.client(k) for k in range(world.agreed.clients)]  # other processes
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize("party", ["server", "client1"])
+def test_an_older_copy_of_a_ledger_is_refused_beside_a_newer_state(tmp_path, party, encrypted):
+    """It would state a smaller ε than was spent."""
+    changed, key = {}, None
+    if encrypted:
+        key = tmp_path / "key"
+        made = BfvKey.generate()
+        write_private_key(made, key)
+        write_public_key(made.public, tmp_path / "key.pub")
+        changed = {"mechanism": {"name": "batchcrypt", "scheme": "bfv"}, "model": {"name": "mlp", "hidden": [4]}}
+    (tmp_path / "w").mkdir()
+    study = study_of(tmp_path / "w", training={"sample_ratio": 1.0, "rounds": 4}, data={"clients": 3}, **changed)
+    world = World(study, tmp_path / "w", replay=False, key=key)
+    two_rounds(world, tmp_path / "kept")
+    ledger = f"{party}/ledger.jsonl"
+    newest = (tmp_path / "w" / ledger).read_bytes()
+    (tmp_path / "w" / ledger).write_bytes((tmp_path / "kept" / ledger).read_bytes())
+    with pytest.raises(DeploymentError, match="beside it does, found nothing of round 2: an older copy, which forgets what was spent"):
+        world.serve()
+    (tmp_path / "w" / ledger).write_bytes(newest)
+    assert world.serve().done
+    for of in price(tmp_path / "w" / "server" / "ledger.jsonl").values():
+        assert of["epsilon"] == of["planned"]
+
+
+def test_a_server_whose_folder_is_an_older_copy_is_found_out_by_the_sites(tmp_path, monkeypatch):
+    """Its ledger does not know whom it asked since; the sites know how often they have answered."""
+    drawn = iter([[0, 1, 2], [0, 1, 2], [2, 3, 4], [0, 1, 3]])
+    monkeypatch.setattr(servers, "drawn_by_system", lambda agreed: next(drawn))
+    world = world_of(tmp_path / "w", training={"rounds": 4})
+    two_rounds(world, tmp_path / "kept")
+    shutil.rmtree(tmp_path / "w" / "server")
+    shutil.copytree(tmp_path / "kept" / "server", tmp_path / "w" / "server")
+    with pytest.raises(DeploymentError, match=r"round 3: .* site 0: rounds: must be at most 2, in which this server's ledger has asked the site, found that it has answered in 3"):
         world.serve()
 
 
