@@ -65,7 +65,8 @@ def test_without_the_head_a_run_ends_with_what_was_finished_and_the_same_command
     assert 12 < before < 240
     with cluster_of(2) as made:
         process = begun(db, 1, 1, made.address, LONG)
-        assert process.wait(timeout=180) == 0
+        said, _ = process.communicate(timeout=180)
+        assert process.returncode == 0, said
     run(study_of(1, 1, sleep=0.0), tmp_path / "alone.db").close()
     assert rows(db) == rows(tmp_path / "alone.db")
 
