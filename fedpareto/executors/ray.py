@@ -118,7 +118,9 @@ class _Run:
 
     def leave(self) -> None:
         """End what is still under way: a cluster joined before would train it for nobody."""
-        if self.silent == 0:
+        if self.silent > 0:  # there may be nobody to ask
+            return
+        with contextlib.suppress(self.ray.exceptions.RayError):
             for reference in self.under_way:
                 self.ray.cancel(reference, force=True)
 
