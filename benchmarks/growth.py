@@ -181,15 +181,37 @@ def rows_of_workers(scale: dict[str, Any]) -> Iterator[str]:
         yield f"| {spread} | {workers} | " + " | ".join(f"{shares[L]:.2f}" for L in levels) + " |"
 
 
-def rows_of_cost(scale: dict[str, Any]) -> Iterator[str]:
-    """Yield what batches in flight cost in hypervolume, by results/scale_out.json."""
-    levels = sorted({r["in_flight"] for r in scale["cost"]})
-    yield "| optimizer | trials | seeds | " + " | ".join(f"in_flight {L}" for L in levels) + " |"
+def rows_of_long_studies(scale: dict[str, Any]) -> Iterator[str]:
+    """Yield the same of long studies, for batches of several sizes."""
+    yield "| workers | trials | a batch | in_flight | busy | at most |"
+    yield "|---|---|---|---|---|---|"
+    for r in scale["long"]:
+        yield f"| {r['workers']} | {r['trials']:,} | {r['batch']} | {r['in_flight']} | {r['busy']:.2f} | {r['ideal']:.2f} |"
+
+
+def rows_of_cost(flying: dict[str, Any]) -> Iterator[str]:
+    """Yield the hypervolume that is left with batches in flight, after equal trials, by results/in_flight.json."""
+    levels = sorted({r["in_flight"] for r in flying["summary"]})
+    yield "| optimizer | problem | seeds | " + " | ".join(f"in_flight {L}" for L in levels) + " |"
     yield "|---|---|---|" + "---|" * len(levels)
-    for name in dict.fromkeys(r["optimizer"] for r in scale["cost"]):
-        rows = {r["in_flight"]: r for r in scale["cost"] if r["optimizer"] == name}
-        shown = " | ".join(f"{rows[L]['hypervolume']:.3f} ± {rows[L]['error']:.3f}" for L in levels)
-        yield f"| {name} | {rows[0]['trials']} | {len(rows[0]['of_seeds'])} | {shown} |"
+    for name, problem in dict.fromkeys((r["optimizer"], r["problem"]) for r in flying["summary"]):
+        rows = {r["in_flight"]: r for r in flying["summary"] if (r["optimizer"], r["problem"]) == (name, problem)}
+        shown = " | ".join(f"{rows[L]['hypervolume']:.4f} ± {rows[L]['error']:.4f}" for L in levels)
+        yield f"| {name} | {problem} | {rows[0]['seeds']} | {shown} |"
+
+
+def rows_of_gain(flying: dict[str, Any], scale: dict[str, Any]) -> Iterator[str]:
+    """Yield how many trials more each L takes, and how much sooner workers that are as many as a batch are there."""
+    levels = sorted({r["in_flight"] for r in flying["costs"]} - {0})
+    yield "| optimizer | | " + " | ".join(f"in_flight {L}" for L in levels) + " |"
+    yield "|---|---|" + "---|" * len(levels)
+    busy = {(r["spread"], r["in_flight"]): r["busy"] for r in scale["busy"] if r["workers"] == flying["batch"]}
+    for name in dict.fromkeys(r["optimizer"] for r in flying["costs"]):
+        times = {r["in_flight"]: r["times"] for r in flying["costs"] if r["optimizer"] == name}
+        yield f"| {name} | trials | " + " | ".join(f"{times[L]:.2f}" for L in levels) + " |"
+        for spread in sorted({spread for spread, _ in busy}):
+            sooner = " | ".join(f"{busy[spread, L] / busy[spread, 0] / times[L]:.2f}" for L in levels)
+            yield f"| {name} | speed, spread {spread} | {sooner} |"
 
 
 def rows_of_searches(found: dict[str, Any]) -> Iterator[str]:
@@ -203,8 +225,12 @@ def rows_of_searches(found: dict[str, Any]) -> Iterator[str]:
 def tables(found: dict[str, Any], scale: dict[str, Any]) -> dict[str, list[str]]:
     """Return the tables of docs/scale.md, by what they are of; none of what was not measured yet."""
     out = {"one round": [*rows_of_rounds(found)], "busy workers": [*rows_of_workers(scale)], "searches": [*rows_of_searches(found)]}
-    if "cost" in scale:
-        out["hypervolume at equal trials"] = [*rows_of_cost(scale)]
+    if "long" in scale:
+        out["busy workers in long studies"] = [*rows_of_long_studies(scale)]
+    if (RESULTS / "in_flight.json").exists():
+        flying = json.loads((RESULTS / "in_flight.json").read_text())
+        out["hypervolume at equal trials"] = [*rows_of_cost(flying)]
+        out["trials and speed to the same hypervolume"] = [*rows_of_gain(flying, scale)]
     if (RESULTS / "rows.json").exists():
         out["very many trials"] = [*rows_of_trials()]
     return out

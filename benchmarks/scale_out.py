@@ -1,16 +1,19 @@
-"""What Ray costs a block, how busy workers are with trials of uneven length, and what batches in flight cost and gain.
+"""What Ray costs a block, how busy workers are with trials of uneven length, and what the process that runs the study holds.
 
-    python benchmarks/scale_out.py [--json] [--save] [--parts overhead busy memory cost] [--workers 2 4 8 16] [--quick]
+    python benchmarks/scale_out.py [--json] [--save] [--parts overhead busy long memory] [--workers 2 4 8 16] [--quick]
 
 Trials sleep, so that as many workers can be tried as one likes: they need no processor. `busy` is the time slept in all over
-workers × wall time; 1 is linear. Bars: 20 ms a block, busy at least 0.9 at in_flight 4 where the logarithm of a trial's time
-spreads by 0.3, and the memory of the process that runs the study at most 1.2 times as large for 20 times the trials. Cost is
-measured without a cluster: the hypervolume after the same trials of the same problem, for several in_flight and seeds.
+workers × wall time; 1 is linear. `ideal` is what the same trials would give if handing them out took no time: workers wait for
+batches, and at the end of a study for its last trials. `busy` is measured in studies of 20 trials a worker, `long` in those of 80
+whose times differ much, in batches of one and of four trials a worker. Bars: 20 ms a block, busy at least 0.9 at in_flight 4 where
+the logarithm of a trial's time spreads by 0.3 and in long studies at some in_flight where it spreads by 0.8, and the memory of the
+process that runs the study at most 1.2 times as large for 20 times the trials. benchmarks/in_flight.py says what L costs a search.
 """
 
 from __future__ import annotations
 
 import argparse
+import heapq
 import json
 import os
 import subprocess
@@ -24,14 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from fedpareto import Float, Nsga2, Objective, Random, Space, Study, on_ray, run
-from fedpareto.front import hypervolume
+from fedpareto import Float, Objective, Random, Space, Study, on_ray, run
 from fedpareto.noise import rng
-from fedpareto.optimizers.bayesian import Bayesian
-from fedpareto.problem import reference
-from fedpareto.testing import continuous
 
-PARTS = ("overhead", "busy", "memory", "cost")
+PARTS = ("overhead", "busy", "long", "memory")
 RESULTS = Path(__file__).parent / "results" / "scale_out.json"
 
 
@@ -72,16 +71,31 @@ def overhead(blocks: int) -> dict[str, float]:
     return took
 
 
-def busy(workers: int, in_flight: int, spread: float, batches: int, seconds: float) -> dict[str, float]:
-    """Return the share of their time that workers train, with batches of as many trials as workers."""
+def busy(workers: int, in_flight: int, spread: float, trials: int, seconds: float, batch: int = 1) -> dict[str, float]:
+    """Return the share of their time that workers train, with so many trials a worker, and so many of them a batch."""
     problem = Sleeping(seconds, spread)
-    study = Study("busy", problem, Random(batch=workers), budget=workers * batches, in_flight=in_flight)
+    study = Study("busy", problem, Random(batch=workers * batch), budget=workers * trials, in_flight=in_flight)
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         with run(study, Path(folder) / "busy.db", evaluate=on_ray(workers=workers)) as store:
             wall = time.perf_counter() - began
-            slept = sum(problem.lasts(t.settings["x"]) for t in store.trials())
-    return {"workers": workers, "in_flight": in_flight, "spread": spread, "wall": wall, "busy": slept / workers / wall}
+            lasted = np.array([problem.lasts(t.settings["x"]) for t in store.trials()])
+    whole = lasted.sum() / workers
+    return {"workers": workers, "in_flight": in_flight, "spread": spread, "batch": workers * batch, "trials": workers * trials,
+            "wall": wall, "busy": whole / wall, "ideal": whole / shortest(lasted, workers, workers * batch, in_flight)}
+
+
+def shortest(lasted: Any, workers: int, batch: int, in_flight: int) -> float:
+    """Return the seconds of a study whose trials last so long [n], if a free worker has the next one at once."""
+    now, handed, finished, under_way = 0.0, 0, set[int](), list[tuple[float, int]]()
+    while len(finished) < len(lasted):
+        first = next(i for i in range(len(lasted)) if i not in finished) // batch  # the first batch that is not finished
+        while handed < min(len(lasted), (first + in_flight + 1) * batch) and len(under_way) < workers:
+            heapq.heappush(under_way, (now + lasted[handed], handed))
+            handed += 1
+        now, trial = heapq.heappop(under_way)
+        finished.add(trial)
+    return now
 
 
 def peak(trials: int) -> dict[str, float]:
@@ -102,35 +116,13 @@ def empty(trials: int) -> None:
         run(study, Path(folder) / "peak.db", evaluate=on_ray(workers=1)).close()
 
 
-def cost(name: str, in_flight: int, budget: int, seeds: int) -> dict[str, Any]:
-    """Return the hypervolume of ZDT2 in six variables after so many trials."""
-    def zdt2(x: Any) -> Any:
-        g = 1 + 9 * x[:, 1:].mean(axis=1)
-        return np.stack([x[:, 0], g * (1 - (x[:, 0] / g) ** 2)], axis=1)
-
-    problem = continuous(zdt2, 6, 2)
-    found = []
-    for seed in range(seeds):
-        optimizer = {"bayesian": Bayesian(), "nsga2": Nsga2(population=10)}[name]
-        with tempfile.TemporaryDirectory() as folder:
-            study = Study("cost", problem, optimizer, budget=budget, seed=seed, in_flight=in_flight)
-            with run(study, Path(folder) / "cost.db") as store:
-                found.append(hypervolume(store.history(["f1", "f2"]).y, reference(problem.objectives)))
-    error = float(np.std(found, ddof=1) / np.sqrt(len(found))) if len(found) > 1 else 0.0
-    return {"optimizer": name, "in_flight": in_flight, "trials": budget, "hypervolume": float(np.mean(found)), "error": error, "of_seeds": found}
-
-
 def measured(workers: Sequence[int], quick: bool, parts: Sequence[str]) -> dict[str, Any]:
-    """Measure some parts; the first three on a cluster on this machine."""
+    """Measure some parts, all but the memory on one cluster on this machine."""
     found: dict[str, Any] = {}
-    if {"overhead", "busy"} & {*parts}:
+    if {"overhead", "busy", "long"} & {*parts}:
         found = on_a_cluster(workers, quick, parts)
     if "memory" in parts:
         found["memory"] = [peak(trials) for trials in ((1000, 2000) if quick else (1000, 5000, 20_000))]
-    if "cost" in parts:
-        seeds = 1 if quick else 3
-        found["cost"] = [cost("nsga2", L, 200, 4 * seeds) for L in (0, 1, 2, 4)]
-        found["cost"] += [cost("bayesian", L, 40, seeds) for L in (0, 1, 2, 4)]
     return found
 
 
@@ -143,12 +135,18 @@ def on_a_cluster(workers: Sequence[int], quick: bool, parts: Sequence[str]) -> d
     try:
         if "overhead" in parts:
             found["overhead"] = overhead(200 if quick else 1000)
-        if "busy" in parts:
+        if {"busy", "long"} & {*parts}:
             for _ in range(2):  # the first begins every worker process
                 busy(max(workers), 4, 0.3, 4, 0.5)
+        if "busy" in parts:
             found["busy"] = [
                 busy(n, in_flight, spread, 6 if quick else 20, 1.0)
                 for n in workers for spread in ((0.3,) if quick else (0.3, 0.8)) for in_flight in (0, 1, 2, 4)
+            ]
+        if "long" in parts:
+            found["long"] = [
+                busy(n, in_flight, 0.8, 20 if quick else 80, 0.3, batch)
+                for n in workers for batch, levels in ((1, (0, 4, 8)), (4, (0, 1, 2))) for in_flight in levels
             ]
     finally:
         ray.shutdown()
@@ -160,15 +158,23 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     if "overhead" in found:
         ms = found["overhead"]
         yield f"a block: {ms['ray_ms_a_block']:.1f} ms on Ray, {ms['here_ms_a_block']:.1f} ms here (bar: 20 ms)"
-    for row in found.get("busy", ()):
+    for row in (*found.get("busy", ()), *found.get("long", ())):
         short = " (bar: 0.9)" * (row["busy"] < 0.9 and row["in_flight"] == 4 and row["spread"] == 0.3)
-        yield f"{row['workers']:3d} workers, spread {row['spread']}, in_flight {row['in_flight']}: busy {row['busy']:.2f} ({row['wall']:.1f} s){short}"
+        yield (f"{row['workers']:3d} workers, spread {row['spread']}, batches of {row['batch']} of {row['trials']} trials, in_flight {row['in_flight']}: "
+               f"busy {row['busy']:.2f} of at most {row['ideal']:.2f} ({row['wall']:.1f} s){short}")
+    for n in sorted({row["workers"] for row in found.get("long", ())}):
+        best = max(row["busy"] for row in found["long"] if row["workers"] == n)
+        yield f"{n:3d} workers, spread 0.8: busy {best:.2f} at best" + " (bar: 0.9)" * (best < 0.9)
     for row in found.get("memory", ()):
         yield f"{row['trials']:6d} trials: peak {row['peak_mb']:.0f} MB, {row['peak_mb'] / found['memory'][0]['peak_mb']:.2f} times (bar: 1.2)"
-    for row in found.get("cost", ()):
-        seeds = len(row["of_seeds"])
-        yield (f"{row['optimizer']:9s} in_flight {row['in_flight']}: hypervolume {row['hypervolume']:.4f} ± {row['error']:.4f} "
-               f"after {row['trials']} trials ({seeds} seeds)")
+
+
+def joined(before: Any, found: Any) -> Any:
+    """Return what was found, and of the rows before those of other numbers of workers."""
+    if not isinstance(found, list) or "workers" not in found[0]:
+        return found
+    fresh = {row["workers"] for row in found}
+    return sorted([row for row in before if row["workers"] not in fresh] + found, key=lambda row: row["workers"])
 
 
 def main() -> None:
@@ -188,7 +194,7 @@ def main() -> None:
     print(json.dumps(found) if given.json else "\n".join(lines(found)))
     if given.save:
         before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"command": "python benchmarks/scale_out.py --save"}
-        RESULTS.write_text(json.dumps(before | found, indent=1) + "\n")
+        RESULTS.write_text(json.dumps(before | {part: joined(before.get(part, ()), rows) for part, rows in found.items()}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

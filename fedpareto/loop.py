@@ -314,11 +314,14 @@ def preferred(study: Study, store: Store, weights: Sequence[float]) -> dict[str,
     return settings_of(study, x)[0]
 
 
-def verify(study: Study, store: Store) -> Iterator[str]:
+def verify(
+    study: Study, store: Store, watch: Callable[[int], None] = lambda trials: None
+) -> Iterator[str]:
     """Yield a line for each stored trial that does not follow from the rows before it.
 
     Every batch is proposed again, and it is chosen again how often each trial is trained. In a
     rescued study, batches after a pending trial follow from what is not known yet: see checkable.
+    After each batch, watch is told how many trials were proposed again.
     """
     count = checkable(study, store)
     history = known(study, store)
@@ -328,6 +331,7 @@ def verify(study: Study, store: Store) -> Iterator[str]:
         stored = store.trials(first=batch * size, end=min(count, (batch + 1) * size))
         yield from _proposed_otherwise(study, before, batch, stored)
         yield from _trained_otherwise(study, store, before, stored)
+        watch(min(count, (batch + 1) * size))
 
 
 def checkable(study: Study, store: Store) -> int:

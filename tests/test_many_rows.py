@@ -97,3 +97,11 @@ def test_the_best_so_far_is_sought_seldom_and_at_the_end(tmp_path: Path, monkeyp
     with progress(asked, io.StringIO()) as watch:
         run(asked, tmp_path / "s.db", watch=watch).close()
     assert sought == [0, 24]  # trials finished
+
+
+def test_verifying_tells_how_far_it_has_come(tmp_path: Path) -> None:
+    asked = study_of(Noisy(), Random(batch=4), budget=10)
+    told: list[int] = []
+    with run(asked, tmp_path / "s.db") as store:
+        assert list(verify(asked, store, told.append)) == []
+    assert told == [4, 8, 10]

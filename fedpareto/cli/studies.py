@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -228,12 +230,14 @@ def verify(study_file: Path, db: Path | None) -> None:
     from fedpareto.loop import checkable
     from fedpareto.loop import verify as differing
     from fedpareto.report.cost import proposing_time
+    from fedpareto.report.progress import screen_of
 
     study, store = opened(study_file, db, run_code=True)
     with store:
         say(f"proposing {len(store)} trials again: {proposing_time(store)}", err=True)
-        wrong = list(differing(study, store))
         count = checkable(study, store)
+        with screen_of(replace(study, budget=max(1, count)), sys.stderr) as screen:
+            wrong = list(differing(study, store, lambda done: screen.show(done, "")))
         rest = len(store) - count
     if wrong:
         shown = "".join(f"\n  {line}" for line in wrong[:10])

@@ -54,7 +54,11 @@ class OnRay:
     def __call__(self, problem: Problem, more: More, seed: int) -> Iterator[Sequence[Result]]:
         """Yield the results of blocks as Ray's workers finish them."""
         with _connected(self) as ray:
-            yield from _Run(self, ray, problem, seed).results(more)
+            run = _Run(self, ray, problem, seed)
+            try:
+                yield from run.results(more)
+            finally:
+                run.leave()
 
 
 def on_ray(
@@ -111,6 +115,14 @@ class _Run:
                 found = self._found(reference, self.under_way.pop(reference))
                 if found:
                     yield found
+
+    def leave(self) -> None:
+        """End what is still under way: a cluster joined before would train it for nobody."""
+        if self.silent > 0:  # there may be nobody to ask
+            return
+        with contextlib.suppress(self.ray.exceptions.RayError):
+            for reference in self.under_way:
+                self.ray.cancel(reference, force=True)
 
     def _loaded(self) -> tuple[Any, Any]:
         """Put problem and data where every worker finds them; return the task and its cargo."""

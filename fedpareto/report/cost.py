@@ -45,7 +45,7 @@ def estimate(study: Study, rows: Path) -> str:
     if found is not None and found[1]:
         seconds = blocks * study.problem.block * found[1]  # a block that is not full takes as long
         return f"{what}: about {in_words(max(1.0, seconds))} of training, by those so far"
-    each = _probed(study) if blocks * _rounds(study) > FEW else None
+    each = _probed(study, blocks)
     if each is None:
         return what
     return f"{what}: about {in_words(max(1.0, blocks * each))} of training"
@@ -111,9 +111,11 @@ def _rounds(study: Study) -> int:
     return int(largest(problem.training.rounds)) if isinstance(problem, Federation) else 0
 
 
-def _probed(study: Study) -> float | None:
+def _probed(study: Study, blocks: int) -> float | None:
     """Return the seconds of a block, by a few rounds; None where that is not known or not to be."""
     if not isinstance(study.problem, Federation) or is_private(study.problem):
+        return None
+    if blocks * _rounds(study) <= FEW:
         return None
     with contextlib.suppress(Exception), _quiet(), guarded():  # the run itself says what is wrong
         return block_seconds(study.problem)
@@ -133,23 +135,43 @@ def _quiet() -> Iterator[None]:
 
 
 def cost_left(study: Study, store: Store | None, workers: int | None = None) -> str:
-    """Return a line that says how many trainings are left, and what they cost by those so far."""
+    """Return a line that says how many trainings are left, and what they cost.
+
+    By those so far; before the first, by a few rounds of one block in this process.
+    """
     left = study.budget * study.repeats - (store.trainings() if store else 0)
     if left <= 0:
         return "cost: nothing is left to train"
     works = store.works().values() if store else ()
     trainings = sum(work.trainings for work in works)
     if trainings == 0:
-        return (
-            f"cost: at most {left} trainings; what one takes is not known before the first. To "
-            "know it, run with a small --budget, then again: nothing is trained twice."
-        )
+        return f"cost: at most {left} trainings; {_guessed(study, workers)}"
     each = sum(work.seconds for work in works) / trainings
-    total = left * each
-    line = (
+    return (
         f"cost: at most {left} trainings of {each:.3g} s (the mean of {trainings} so far) are "
-        f"{total:.0f} s of one worker, {total / 3600:.3g} hours"
+        f"{_worker_seconds(left * each, workers)}"
     )
+
+
+def _guessed(study: Study, workers: int | None) -> str:
+    """Say what a whole study costs before its first training."""
+    blocks = _blocks(study, study.budget)
+    each = _probed(study, blocks)
+    if each is None:
+        return (
+            "what one takes is not known before the first. To know it, run with a small --budget, "
+            "then again: nothing is trained twice."
+        )
+    return (
+        f"by a few rounds of one block on this machine, {_worker_seconds(blocks * each, workers)}. "
+        "Other machines may take longer or less: to know it, run with a small --budget, then "
+        "again: nothing is trained twice."
+    )
+
+
+def _worker_seconds(total: float, workers: int | None) -> str:
+    """Say how long one worker takes, and all of them."""
+    words = f"{total:.0f} s of one worker, {total / 3600:.3g} hours"
     if workers:
-        line += f"; {workers} workers need at least {total / workers:.0f} s"
-    return line
+        words += f"; {workers} workers need at least {total / workers:.0f} s"
+    return words

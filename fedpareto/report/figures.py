@@ -39,6 +39,7 @@ CLASSES = (
     "#222255",
 )
 MOST_CLIENTS = 50
+MOST_LINES = 1500  # trials beside the front that are drawn as lines
 STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.labelsize": 11,
@@ -315,19 +316,24 @@ def _numbers(values: Sequence[Any]) -> list[float]:
 
 
 def draw_settings(axes: Axes, seen: View) -> None:
-    """Draw each trial as a line through its settings and objectives, with the front in colour."""
+    """Draw each trial as a line through its settings and objectives, with the front in colour.
+
+    Of very many, only some beside the front: more would be one grey area, and take long.
+    """
     from matplotlib.collections import LineCollection
 
     dimensions = _dimensions(seen)
     lines = np.column_stack([_unit(values) for _, values in dimensions])  # [n, dimensions]
     front = set(map(id, seen.front))
     kinds = [2 if p is seen.recommended else int(id(p) in front) for p in seen.points]
+    every = max(1, -(-kinds.count(0) // MOST_LINES))
     for kind, colour, alpha, width in (
         (0, GREY, 0.15, 0.7),
         (1, BLUE, 0.5, 1.0),
         (2, ORANGE, 1.0, 2.4),
     ):
         mine = [line for line, of in zip(lines, kinds, strict=True) if of == kind]
+        mine = mine[:: 1 if kind else every]
         drawn = [np.column_stack([range(len(line)), line]) for line in mine]
         many = LineCollection(drawn, colors=colour, alpha=alpha, linewidths=width, zorder=2)
         axes.add_collection(many)
@@ -339,9 +345,10 @@ def draw_settings(axes: Axes, seen: View) -> None:
     axes.set_xticks(range(len(dimensions)), labels, fontsize=8)
     axes.set_yticks([])
     axes.grid(axis="x", alpha=0.6)
-    axes.set_title(
-        "settings and objectives: the front, and the recommended trial", loc="left", fontsize=12
-    )
+    title = "settings and objectives: the front, and the recommended trial"
+    if every > 1:
+        title = title.replace(", and", ",") + f", 1 in {every} others"
+    axes.set_title(title, loc="left", fontsize=12)
 
 
 def _unit(values: Iterable[float]) -> np.ndarray[Any, np.dtype[np.float64]]:

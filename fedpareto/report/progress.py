@@ -38,7 +38,7 @@ def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[S
 
     It shows trials done, time left, the hypervolume and the best so far.
     """
-    with _screen(study, stream or sys.stderr) as screen:
+    with screen_of(study, stream or sys.stderr) as screen:
         evaluations, done, due = -1, 0.0, 0.0
 
         def inside(trainings: float) -> None:
@@ -62,8 +62,8 @@ def progress(study: Study, stream: TextIO | None = None) -> Iterator[Callable[[S
 
 
 @contextlib.contextmanager
-def _screen(study: Study, stream: TextIO) -> Iterator[Screen]:
-    """Give what shows the progress of a study on a stream."""
+def screen_of(study: Study, stream: TextIO) -> Iterator[Screen]:
+    """Give what shows on a stream how many of a study's trials are done."""
     from rich.console import Console
 
     console = Console(file=stream)

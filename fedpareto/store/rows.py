@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -21,8 +22,13 @@ from fedpareto.trials import (
 
 def read_measures(text: str | None) -> dict[str, float]:
     """Return measures, name → value, from JSON; null is nan."""
-    found = json.loads(text or "{}")
+    found = _named(text or "{}")
     return {name: math.nan if value is None else value for name, value in found.items()}
+
+
+def _named(text: str) -> dict[str, Any]:
+    """Return what JSON says by name; all trials share the names, which very many would fill."""
+    return {sys.intern(name): value for name, value in json.loads(text).items()}
 
 
 def write_measures(measures: Mapping[str, float]) -> str:
@@ -43,7 +49,7 @@ def trial_of(row: tuple[Any, ...], done: Collection[int], repeats: int) -> Trial
         number,
         batch,
         tuple(json.loads(point)),
-        json.loads(settings),
+        _named(settings),
         state,
         read_measures(measures),
         read_measures(spread),

@@ -19,8 +19,10 @@ from fedpareto.evaluate import blocks_of, results_of
 from fedpareto.executors import EXECUTORS, More, here, on_ray
 from fedpareto.executors.worker import check, said_by, terms, trained
 from fedpareto.problem import Problem
+from fedpareto.report import cost
 from fedpareto.report.cost import cost_left
 from fedpareto.store.sessions import Work
+from fedpareto.study import load_study
 from fedpareto.testing import check_executor
 from fedpareto.testing.executors import Awkward
 from fedpareto.trials import Ran, Result, Trial
@@ -160,6 +162,17 @@ def test_what_is_left_costs_what_was_measured_so_far(tmp_path: Path) -> None:
         assert cost_left(asked, store, 10) == (
             "cost: at most 180 trainings of 3.5 s (the mean of 20 so far) are 630 s of one worker, 0.175 hours; 10 workers need at least 63 s")
         assert cost_left(replace(asked, budget=10), store) == "cost: nothing is left to train"
+
+
+def test_before_the_first_training_its_cost_is_that_of_a_few_rounds_here(tiny_study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = load_study(tiny_study, budget=30)  # blocks of 2 trials, 1 round
+    few = "what one takes is not known before the first. To know it, run with a small --budget, then again: nothing is trained twice."
+    assert cost_left(asked, None) == f"cost: at most 30 trainings; {few}"
+    monkeypatch.setattr(cost, "FEW", 10)
+    monkeypatch.setattr(cost, "block_seconds", lambda problem: 4.0)
+    assert cost_left(asked, None, 3) == (
+        "cost: at most 30 trainings; by a few rounds of one block on this machine, 60 s of one worker, 0.0167 hours; 3 workers need at "
+        "least 20 s. Other machines may take longer or less: to know it, run with a small --budget, then again: nothing is trained twice.")
 
 
 @pytest.mark.parametrize(("option", "value", "least"), [

@@ -77,6 +77,22 @@ class Deadly:
 
 
 @dataclass(frozen=True)
+class Endless:
+    """A problem half of whose points take very long."""
+
+    block: int = 1
+
+    space = Space((Float("x", 0.0, 1.0),))
+    objectives = (Objective("y"),)
+    failures = {}  # noqa: RUF012
+
+    def measure(self, values: Any, seeds: Sequence[int]) -> dict[str, Any]:
+        if max(values["x"]) > 0.5:
+            time.sleep(3600)
+        return {"y": np.array(values["x"])}
+
+
+@dataclass(frozen=True)
 class Large:
     """A problem that fits into memory two at a time."""
 
@@ -117,6 +133,20 @@ def test_a_study_begun_on_ray_ends_here_as_if_it_had_been_here_all_the_time(clus
     run(replace(asked, budget=asked.budget // 2), both, evaluate=on_ray()).close()
     run(asked, both).close()
     assert rows(whole) == rows(both)
+
+
+def test_a_run_that_is_interrupted_leaves_nothing_behind_that_trains(cluster: Any, tmp_path: Path) -> None:
+    def interrupted(problem: Any, more: Any, seed: int) -> Iterator[Any]:
+        results = on_ray()(problem, more, seed)
+        yield next(results)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(Study("left", Endless(), Random(batch=6), budget=6), tmp_path / "left.db", evaluate=interrupted)
+    end = time.monotonic() + 60
+    while ray.available_resources().get("CPU") != 3:
+        assert time.monotonic() < end, "workers must be free again"
+        time.sleep(0.2)
 
 
 @pytest.mark.slow

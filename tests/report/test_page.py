@@ -14,11 +14,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from fedpareto import load_study, run, view, write_page
 from fedpareto.errors import MissingPackage
 from fedpareto.federation.data import Data, load
 from fedpareto.problem import listening
+from fedpareto.report import figures
 from fedpareto.report.figures import PLOTS, write_figures
 from fedpareto.report.page import page, page_data
 from fedpareto.report.points import split_table
@@ -101,6 +103,18 @@ def test_every_plot_can_be_drawn_as_svg_and_png(tiny_study, tmp_path):
     written = write_figures(seen, tmp_path / "p", kinds=("svg", "png"), plots=PLOTS)
     assert [p.name for p in written] == [f"p-{name}.{kind}" for name in PLOTS for kind in ("svg", "png")]
     assert "<text" in (tmp_path / "p-front.svg").read_text()
+
+
+def test_of_very_many_trials_some_are_drawn_beside_the_front_and_how_many_is_said(monkeypatch):
+    monkeypatch.setattr(figures, "MOST_LINES", 8)
+    seen = made_up(50, 3, full=True)
+    axes = Figure().add_subplot()
+    figures.draw_settings(axes, seen)
+    others, front, chosen = (len(c.get_segments()) for c in axes.collections)
+    assert front + chosen == len(seen.front)
+    every = -(-(len(seen.points) - len(seen.front)) // 8)
+    assert others == -(-(len(seen.points) - len(seen.front)) // every) <= 8
+    assert axes.get_title(loc="left") == f"settings and objectives: the front, the recommended trial, 1 in {every} others"
 
 
 @pytest.mark.parametrize("m", [1, 3])
