@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -11,7 +12,11 @@ from torch.func import functional_call, grad, vmap
 from fedpareto.federation.losses import Loss
 from fedpareto.federation.stack import unflatten
 
-SMOOTH = (1e-1, 1e-3)  # weight of total variation, at first and at last
+SMOOTH = (3e-2, 3e-3)  # weight of total variation, at first and at last
+WANDER = (0.15, 1e-3)  # how far slopes are taken around, of the span of pixels, and at last
+WANDERS = 0.8  # for so much of the search
+RATE, LEAST_RATE = 0.1, 1e-4  # how far a step goes at first and at last, of the span of pixels
+Gradient = Callable[[Tensor, Tensor, Tensor], Tensor]  # of parameters, inputs and labels
 AT_ONCE = 2e7  # numbers of gradients that are held at once
 
 
@@ -53,7 +58,7 @@ def by_neuron(update: Tensor, inputs: int, most: int = 64) -> Tensor:
     return chosen / torch.where(away.abs() < 1e-300, 1e-300, away)
 
 
-def gradient_of(module: nn.Module, loss: Loss) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+def gradient_of(module: nn.Module, loss: Loss) -> Gradient:
     """Return the gradient [P] of a model's loss on inputs [n,...], from parameters [P]."""
     like = [p.detach() for p in module.parameters()]
     names = [name for name, _ in module.named_parameters()]
@@ -65,46 +70,83 @@ def gradient_of(module: nn.Module, loss: Loss) -> Callable[[Tensor, Tensor, Tens
         each = loss.each(scores.T[None], y)
         return each.mean()
 
-    gradient: Callable[[Tensor, Tensor, Tensor], Tensor] = grad(of)
+    gradient: Gradient = grad(of)
     return gradient
 
 
+def replayed(gradient: Gradient, rate: float, strides: int) -> Gradient:
+    """Return what takes the place of a gradient where a client has taken many steps.
+
+    That is how far a model moves, at this rate over all steps, in few strides of the same length on
+    all inputs at once.
+    """
+    if strides == 1:
+        return gradient
+
+    def moved(flat: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        now = flat
+        for _ in range(strides):
+            now = now - rate / strides * gradient(now, x, y)
+        return (flat - now) / rate
+
+    return moved
+
+
 def matched(
-    gradient: Callable[[Tensor, Tensor, Tensor], Tensor],
-    model: Tensor,
+    gradient: Gradient,
+    models: Tensor,
     update: Tensor,
-    start: Tensor,
+    starts: Tensor,
     labels: Tensor,
     iterations: int,
     span: tuple[float, float],
+    draw: torch.Generator,
 ) -> Tensor:
-    """Return inputs [n,...] whose gradient points where an update [P] of a model [P] came from.
+    """Return the inputs [n,...] whose gradient points best where an update [P] came from.
 
-    Cosine and total variation by signed Adam, as in Geiping 2020; the weight of total variation
-    falls on the way.
+    They are sought from several starts [B,n,...] at once, each at a model of its own [B,P], and
+    those are kept that match best. Cosine and total variation by signed Adam, as in Geiping 2020.
+    Where pixels lie far from what they should be, gradients of ReLU jump from one to the next, so
+    slopes are taken at places around: they wander, less and less far, and the weight of total
+    variation falls on the way.
     """
 
-    def apart(x: Tensor, smooth: Tensor) -> Tensor:
-        found = gradient(model, x, labels)
-        lengths = torch.linalg.vector_norm(found) * torch.linalg.vector_norm(update)
-        cosine = -(found @ update) / lengths.clamp_min(1e-20)
-        far: Tensor = 1 - cosine + smooth * _variation(x)
-        return far
+    def apart(x: Tensor, model: Tensor, smooth: float) -> Tensor:
+        return 1 - _alike(gradient(model, x, labels), -update) + smooth * _variation(x)
 
-    slope = grad(apart)
-    x = start.clone()
+    size = max(1, int(AT_ONCE / len(update)))
+    slope = vmap(grad(apart), in_dims=(0, 0, None), chunk_size=size)
+    x = starts.clone()
+    wide = span[1] - span[0]
     first, second = torch.zeros_like(x), torch.zeros_like(x)
     for i in range(iterations):
         done = i / iterations
-        smooth = x.new_tensor(SMOOTH[0] * (SMOOTH[1] / SMOOTH[0]) ** done)
-        g = slope(x, smooth).sign()
+        around = x
+        if done < WANDERS:
+            far = wide * _between(WANDER, done / WANDERS)
+            around = x + far * torch.randn(x.shape, generator=draw, device=x.device)
+        g = slope(around, models, _between(SMOOTH, done)).sign().nan_to_num(0.0)
         first = 0.9 * first + 0.1 * g
         second = 0.999 * second + 0.001 * g * g
-        rate = 0.1 * 0.1 ** sum(done > at for at in (3 / 8, 5 / 8, 7 / 8))
         step = first / (1 - 0.9 ** (i + 1)) / (second / (1 - 0.999 ** (i + 1))).sqrt().add(1e-8)
-        x = (x - rate * (span[1] - span[0]) * step).clamp(*span)
-    found: Tensor = x
-    return found
+        rate = LEAST_RATE + (RATE - LEAST_RATE) * (1 + math.cos(math.pi * done)) / 2
+        x = (x - rate * wide * step).clamp(*span)
+    found = vmap(gradient, in_dims=(0, 0, None), chunk_size=size)(models, x, labels)
+    best: Tensor = x[_alike(found, -update).nan_to_num(-1.0).argmax()]
+    return best
+
+
+def _alike(found: Tensor, wanted: Tensor) -> Tensor:
+    """Return the cosine of gradients [...,P] and one that is wanted [P]."""
+    lengths = torch.linalg.vector_norm(found, dim=-1) * torch.linalg.vector_norm(wanted)
+    cosine: Tensor = (found @ wanted) / lengths.clamp_min(1e-20)
+    return cosine
+
+
+def _between(ends: tuple[float, float], done: float) -> float:
+    """Return what falls from one number to another by the same factor at each step."""
+    first, last = ends
+    return float(first * (last / first) ** done)
 
 
 def _variation(x: Tensor) -> Tensor:
@@ -117,7 +159,7 @@ def _variation(x: Tensor) -> Tensor:
 
 
 def ranks(
-    gradient: Callable[[Tensor, Tensor, Tensor], Tensor],
+    gradient: Gradient,
     model: Tensor,
     updates: Tensor,
     x: Tensor,

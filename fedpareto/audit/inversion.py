@@ -18,6 +18,7 @@ from fedpareto.audit.gradients import (
     gradient_of,
     matched,
     ranks,
+    replayed,
 )
 from fedpareto.audit.pictures import psnr, sheet, ssim
 from fedpareto.audit.uploads import Sent, sent
@@ -28,6 +29,7 @@ from fedpareto.space import FloatArray
 
 FEWEST = 2  # pictures
 SHORTEST = 20  # iterations
+DARK = 0.02  # how bright the darkest start is, of the span of pixels
 SHEET = 10  # pictures on a sheet at the most
 
 
@@ -41,11 +43,25 @@ class Inversion:
     images: int = setting(
         1, help="training images that each of them holds", at_least=1, at_most=64, search=False
     )
+    starts: int = setting(
+        8,
+        help="searches from other starts where no linear layer comes first: the best match is kept",
+        at_least=1,
+        at_most=1000,
+        search=False,
+    )
     iterations: int = setting(
-        1500,
+        400,
         help="steps of the search where no linear layer comes first",
         at_least=SHORTEST,
         at_most=1_000_000,
+        search=False,
+    )
+    strides: int = setting(
+        4,
+        help="steps in which the search takes a client's local training again, at the most",
+        at_least=1,
+        at_most=1000,
         search=False,
     )
     candidates: int = setting(
@@ -68,15 +84,20 @@ class Inversion:
         return ENCRYPTED if view == "server" and points.encrypted else None
 
     def seconds(self, points: Points, view: str) -> float:
-        """Return about how long the attack takes, from a small one."""
+        """Return about how long the attack takes, from small ones."""
         small = replace(self, pictures=FEWEST, iterations=SHORTEST)
-        seen = sent(points, self.seeds(0)[:1], self.images, view)  # what is done once takes no part
-        began = time.perf_counter()
-        small.audit(points, view, 0)
-        one = (time.perf_counter() - began) / FEWEST
-        where, _ = self._how(seen)
-        more = 1.0 if where else self.iterations / SHORTEST
-        return one * self.pictures * more
+
+        def timed(attack: Inversion) -> float:
+            began = time.perf_counter()
+            attack.audit(points, view, 0)
+            return (time.perf_counter() - began) / FEWEST
+
+        replace(small, candidates=10).audit(points, view, 0)  # what is done once takes no part
+        one = timed(small)
+        if self._how(sent(points, self.seeds(0)[:1], self.images, view))[0] is not None:
+            return one * self.pictures
+        more = max(0.0, timed(replace(small, iterations=2 * SHORTEST)) - one)
+        return (one + more * (self.iterations / SHORTEST - 1)) * self.pictures
 
     def within(self, share: float) -> Inversion:
         return replace(
@@ -131,17 +152,23 @@ class Inversion:
             labels = found.labels()[:, :, None]
         else:
             labels = found.y[:, None].expand(-1, R, -1)
-        drawn = torch.rand(S, 1, *shape, generator=stream(seed, "start")).to(found.updates.device)
-        low, high = found.span
-        start = (low + drawn * (high - low)).expand(-1, R, *shape).reshape(S * R, *shape)
         gradient = gradient_of(found.module, found.loss)
-        made = torch.empty(S, R, *shape, device=drawn.device)
+        device, (low, high) = found.updates.device, found.span
+        made = torch.empty(S, R, *shape, device=device)
         for s in range(S):
+            drawn = torch.rand(self.starts, *shape, generator=stream(seed, "start", s)).to(device)
+            models = found.models[s].expand(self.starts, -1)
             for r in range(R):
-                y, update = labels[s, r], found.updates[s, r]
-                start = low + drawn[s, 0] * (high - low)
+                strides = min(self.strides, found.steps[r])
                 made[s, r] = matched(
-                    gradient, found.models[s], update, start, y, self.iterations, found.span
+                    replayed(gradient, found.rate[r], strides),
+                    models,
+                    found.updates[s, r],
+                    low + _dimmed(drawn) * (high - low),
+                    labels[s, r],
+                    self.iterations,
+                    found.span,
+                    stream(seed, "wander", s, device=str(device)),
                 )
                 tell((s * R + r + 1) / (S * R))
         return made
@@ -168,6 +195,7 @@ class Inversion:
         x = found.x.flatten(0, 1).double().cpu().numpy()
         made = rebuilt.flatten(0, 1).double().cpu().numpy()
         mean = found.mean.double().cpu().numpy()
+        candidates = min(self.candidates, len(found.records.y))
         near = [psnr(a, b, high - low) for a, b in zip(x, made, strict=True)]
         plain = [psnr(a, mean, high - low) for a in x]
         measures: dict[str, Any] = {
@@ -175,21 +203,28 @@ class Inversion:
             "psnr_of_mean": float(np.median(plain)),
             "psnr_each": [round(v, 2) for v in near],
             "above_mean": float(np.mean(np.array(near) > np.array(plain))),
-            "label": float((labels == found.y[:, 0]).double().mean()),
             "lineup": float((places == 0).double().mean()),
             "lineup_place": float(places.double().median()),
-            "lineup_chance": self.images / self.candidates,
-            "candidates": self.candidates,
+            "lineup_chance": self.images / candidates,
+            "candidates": candidates,
             "pictures": self.pictures,
             "images": self.images,
             "form": how,
         }
+        if found.tells_labels:
+            measures["label"] = float((labels == found.y[:, 0]).double().mean())
         if x[0].ndim == 3:
             measures |= {
                 "ssim": _median_ssim(x, made, high - low),
                 "ssim_of_mean": _median_ssim(x, np.broadcast_to(mean, x.shape), high - low),
             }
         return measures, sheet([list(x[:SHEET]), list(made[:SHEET])], low, high - low)
+
+
+def _dimmed(drawn: Tensor) -> Tensor:
+    """Return numbers [B,...] from 0 to 1 as starts from nearly dark to as bright as drawn."""
+    bright = torch.linspace(DARK, 1, len(drawn), device=drawn.device)
+    return drawn * bright.view(-1, *[1] * (drawn.dim() - 1))
 
 
 def _median_ssim(one: FloatArray, other: FloatArray, span: float) -> float:

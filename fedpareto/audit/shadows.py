@@ -23,6 +23,7 @@ from fedpareto.noise import rng
 from fedpareto.space import FloatArray
 
 ROOM = 3e7  # numbers of a block's local models
+AT_ONCE = 512  # records of all slots whose scores are computed at once
 STEP = 1e-2  # how far along an upload a model is moved to see what it does, in its own lengths
 
 
@@ -80,18 +81,25 @@ class Shadow(Observer):
     ) -> None:
         if self.view != "server":
             return
-        models = self.before[repeat]  # [R,P]
-        going = (round < self.rounds).to(takes_part.device)[:, None] & takes_part
-        for m, client in enumerate(clients.tolist()):
-            rows = torch.nonzero(going[:, m])[:, 0]
-            mine = self.block.splits[repeat].of(client)
-            mine = mine[self.place[mine] >= 0]
-            if not len(rows) or not len(mine):
-                continue
-            shown = self._along(models[rows], upload.values[rows, m], mine)
-            places = np.ix_(rows.cpu().numpy(), np.array([repeat]), self.place[mine])
-            self.totals[places] += shown[:, None]
-            self.times[places] += 1
+        held = self._held(repeat, clients)  # [M,n]
+        going = (round < self.rounds).to(takes_part.device)[:, None] & takes_part  # [R,M]
+        models = self.before[repeat][None].expand(len(clients), -1, -1)
+        shown = self._along(models, upload.values.transpose(0, 1), held)
+        there = (going.T.cpu().numpy()[:, :, None]) & (held >= 0)[:, None]  # [M,R,n]
+        m, r, n = np.nonzero(there)
+        places = (r, np.full_like(r, repeat), self.place[held[m, n]])
+        self.totals[places] += shown[m, r, n]
+        self.times[places] += 1
+
+    def _held(self, repeat: int, clients: Indices) -> NDArray[np.int64]:
+        """Return which of the records that are told apart these clients hold, [M,n]; −1 padded."""
+        split = self.block.splits[repeat]
+        mine = [np.asarray(split.of(client)) for client in clients.tolist()]
+        kept = [records[self.place[records] >= 0] for records in mine]
+        out = np.full((len(kept), max(map(len, kept))), -1)
+        for row, records in zip(out, kept, strict=True):
+            row[: len(records)] = records
+        return out
 
     @torch.no_grad()
     def sums(self, round: int, sums: Tensor, cohorts: Sequence[Cohort]) -> None:
@@ -103,17 +111,17 @@ class Shadow(Observer):
             owner = np.repeat(np.arange(len(split.sizes)), split.sizes)[np.argsort(split.order)]
             place = np.argsort(cohort.order)[owner[self.records_seen]]  # of who holds each record
             came = (place[None] < np.asarray(cohort.count)[:, None]) & going[:, None]  # [R,n]
-            shown = self._along(self.before[s], sums[s], self.records_seen)
+            shown = self._along(self.before[s][None], sums[s][None], self.records_seen[None])[0]
             self.totals[:, s] += np.where(came, shown, 0.0)
             self.times[:, s] += came
 
     def _along(self, models: Tensor, sent: Tensor, records: NDArray[np.int64]) -> FloatArray:
-        """Return how much sure models [G,P] get of records along what was sent, [G,n]."""
-        length = torch.linalg.vector_norm(sent, dim=1).clamp_min(1e-12)
-        far = STEP * (1 + torch.linalg.vector_norm(models, dim=1)) / length
-        ahead = margins(self.block, models + far[:, None] * sent, records)
+        """Return how much sure models [M,R,P] get of records [M,n] along what was sent, [M,R,n]."""
+        length = torch.linalg.vector_norm(sent, dim=2).clamp_min(1e-12)
+        far = STEP * (1 + torch.linalg.vector_norm(models, dim=2)) / length
+        ahead = margins(self.block, models + far[:, :, None] * sent, records)
         here = margins(self.block, models, records)
-        return np.asarray(((ahead - here) / (far * length)[:, None]).double().cpu())
+        return np.asarray(((ahead - here) / (far * length)[:, :, None]).double().cpu())
 
     def models(self, round: int, models: Tensor) -> None:
         self.before = models
@@ -126,7 +134,7 @@ class Shadow(Observer):
             with np.errstate(invalid="ignore", divide="ignore"):
                 return np.asarray(self.totals / self.times)
         S, R, P = self.ends.shape
-        found = margins(self.block, self.ends.reshape(S * R, P), self.records_seen)
+        found = margins(self.block, self.ends.reshape(1, S * R, P), self.records_seen[None])
         return found.view(S, R, -1).transpose(0, 1).double().cpu().numpy()
 
     def error(self) -> FloatArray:
@@ -140,24 +148,28 @@ class Shadow(Observer):
 
 @torch.no_grad()
 def margins(block: Block, models: Tensor, records: NDArray[np.int64]) -> Tensor:
-    """Return how sure models [G,P] are of the labels of records, [G,n].
+    """Return how sure models [M,R,P] are of the labels of records [M,n], [M,R,n].
 
     That is log p / (1 − p) of the right class; of numbers to predict, what the loss is below 0.
+    Places that are padded (−1) show anything.
     """
-    pieces = unflatten(models, block.stack.initial)
-    params = [p[None].contiguous() for p in pieces]
+    M, R, P = models.shape
+    pieces = unflatten(models.reshape(M * R, P), block.stack.initial)
+    params = [p.view(M, R, *p.shape[1:]).contiguous() for p in pieces]
+    picks = torch.from_numpy(records).clamp_min(0).to(models.device)
     out = []
-    for part in torch.split(torch.from_numpy(records).to(models.device), 512):
-        scores = block.stack.scores(params, block.images.at(part)[:, None])[0]  # [G,C,b]
-        truth = block.images.y[part]
+    for part in torch.split(picks, max(1, AT_ONCE // M), dim=1):
+        scores = block.stack.scores(params, block.images.at(part.T))  # [M,R,C,b]
+        truth = block.images.y[part]  # [M,b]
         if truth.is_floating_point():
-            out.append(-block.recipe.loss.each(scores, truth))
+            each = block.recipe.loss.each
+            out.append(-torch.stack([each(s, y) for s, y in zip(scores, truth, strict=True)]))
             continue
-        right = truth[None, None].expand(len(scores), 1, -1)
-        of_right = scores.gather(1, right)[:, 0]
-        others = scores.scatter(1, right, -torch.inf)
-        out.append(of_right - torch.logsumexp(others, dim=1))
-    return torch.cat(out, dim=1)
+        right = truth[:, None, None].expand(-1, R, 1, -1)
+        of_right = scores.gather(2, right)[:, :, 0]
+        others = scores.scatter(2, right, -torch.inf)
+        out.append(of_right - torch.logsumexp(others, dim=2))
+    return torch.cat(out, dim=2)
 
 
 def shadows(
@@ -175,15 +187,15 @@ def shadows(
     drawn = rng(seed, "records").permutation(len(load(problem.data).y_train))
     records = np.sort(drawn[:most])
     seen, errors = [], []
+    most_often = float(points.given["sample_ratio"].max())
     size = max(1, int(ROOM / (points.columns["parameters"].max() * len(points) * _room(points))))
     parts = [range(i, min(i + size, len(seeds))) for i in range(0, len(seeds), size)]
     for b, part in enumerate(parts):
         some = [seeds[i] for i in part]
         repeats = [blocks.setup_of(problem, s) for s in some]
         rows = np.arange(len(points))
-        block = blocks.prepared(
-            problem, points.values, points.given, rows, repeats, blocks.slots(problem, some)
-        )
+        slots = blocks.slots(problem, some, most_often)
+        block = blocks.prepared(problem, points.values, points.given, rows, repeats, slots)
         block = replace(block, splits=(split,) * len(some))
         watch = Shadow(block, records, member[list(part)], points.columns["rounds"], of, view)
         run(block, watch)

@@ -37,6 +37,8 @@ class Sent:
     mean: Tensor  # [...] the mean training image, which needs no upload
     span: tuple[float, float]  # the least and the largest input
     records: Images
+    steps: tuple[int, ...]  # [R] that each client takes
+    rate: tuple[float, ...]  # [R] of all of them together
     bias: slice | None  # where the last layer's bias lies among the parameters
 
     def at(self, places: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
@@ -44,9 +46,17 @@ class Sent:
         where = torch.from_numpy(places).to(self.models.device)
         return self.records.at(where), self.records.y[where]
 
+    @property
+    def tells_labels(self) -> bool:
+        """Whether an upload tells a label."""
+        return self.bias is not None and not self.y.is_floating_point()
+
     def labels(self) -> Tensor:
-        """Return the label that an upload tells, [S,R]: that of the bias which rose most."""
-        if self.bias is None or self.y.is_floating_point():
+        """Return the label that an upload tells, [S,R]: that of the bias which rose most.
+
+        Where it tells none, the label is taken to be known.
+        """
+        if self.bias is None or not self.tells_labels:
             return self.y[:, :1].expand(-1, self.updates.shape[1])
         return self.updates[:, :, self.bias].argmax(2)
 
@@ -106,8 +116,17 @@ def sent(points: Points, seeds: Sequence[int], images: int, view: str) -> Sent:
         seen.mean(0),
         (float(seen.min()), float(seen.max())),
         every,
+        *_local(block, images),
         _last_bias(module, repeats[0].data.classes),
     )
+
+
+def _local(block: Block, images: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Return how many steps a client with so few images takes in each row, and how far they go."""
+    steps = [work.of(images)[0] for work in block.works]
+    each = block.settings["learning_rate"].tolist()
+    kept = block.settings.get("momentum", torch.zeros(len(each))).tolist()
+    return tuple(steps), tuple(n * r / (1 - m) for n, r, m in zip(steps, each, kept, strict=True))
 
 
 def _last_bias(module: nn.Module, classes: int) -> slice | None:

@@ -62,10 +62,11 @@ def _told(measures: Mapping[str, Any], prefix: str, what: str) -> str:
 def _inversion(measures: Mapping[str, Any]) -> str:
     if number(measures, "psnr") is None:
         return ""
+    labels = f"{_percent(measures, 'label')} of labels; " if "label" in measures else ""
     return (
         f"pictures at {_shown(measures, 'psnr')} dB, the mean image at "
         f"{_shown(measures, 'psnr_of_mean')} ({measures.get('form', '')}); "
-        f"{_percent(measures, 'label')} of labels; {_percent(measures, 'lineup')} found among "
+        f"{labels}{_percent(measures, 'lineup')} found among "
         f"{_count(measures, 'candidates')} candidates, {_percent(measures, 'lineup_chance')} by "
         "chance"
     )

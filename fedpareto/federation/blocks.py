@@ -170,10 +170,13 @@ def setup_of(problem: Federation, seed: int, along: bool = False) -> Setup:
     )
 
 
-def slots(problem: Federation, seeds: Sequence[int]) -> int:
-    """Return the most clients that any setting can ask for in a round of these repeats."""
+def slots(problem: Federation, seeds: Sequence[int], ratio: float | None = None) -> int:
+    """Return the most clients that any setting can ask for in a round of these repeats.
+
+    Or that settings up to this sample ratio ask for.
+    """
     training = problem.training
-    ratio = float(largest(training.sample_ratio))
+    ratio = float(largest(training.sample_ratio)) if ratio is None else ratio
     clients = problem.data.clients
     if training.sampling == "fixed":
         return int(cohort(ratio, clients))

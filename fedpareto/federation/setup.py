@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -108,7 +109,7 @@ class Setup:
         """Return the parameters with which a model starts in this repeat."""
         return [p.detach() for p in self.module(model).parameters()]
 
-    @property
+    @cached_property
     def draws_records_by_chance(self) -> bool:
         """Whether each image is in a mini-batch by a chance of its own."""
         return isinstance(self.local, ClipsRecords) and by_chance(self.local.batches)

@@ -6,13 +6,18 @@ import io
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from fedpareto import Chain, Data, Federation, Float, Lr, Mlp, Privacy, Randomization, Training
 from fedpareto.audit import Inversion, Points
+from fedpareto.audit.gradients import gradient_of, matched, replayed
 from fedpareto.audit.pictures import BEST, png, psnr, ssim
+from fedpareto.audit.uploads import sent
+from fedpareto.audit.words import sentence
 from fedpareto.federation.models import Cnn, Lenet5
 from fedpareto.mechanisms import BatchCrypt, Quantization
+from fedpareto.noise import derive
 from fedpareto.testing import check_attack
 
 SIGMA = Float("sigma", 0.0, 10.0)
@@ -71,6 +76,44 @@ def test_convolutions_are_matched_by_their_gradients():
     assert measures["psnr"] > measures["psnr_of_mean"]
 
 
+def trained(steps, images=1):
+    """Return what is seen of clients that take so many steps on few images."""
+    training = Training(0.1, rounds=1, local_steps=steps, batch_size=16, sample_ratio=0.3)
+    problem = Federation(Data("digits", 10), Cnn(), training, Randomization(SIGMA, 100.0), ())
+    return sent(Points(problem, (0,), ({"sigma": 0.0},)), [derive(0, "inversion", 0)], images, "server")
+
+
+@pytest.mark.parametrize(("steps", "images"), [(1, 1), (6, 1), (6, 3)])
+def test_local_training_is_taken_again_as_the_client_took_it(steps, images):
+    found = trained(steps, images)
+    gradient = gradient_of(found.module, found.loss)
+    assert found.steps == (steps,)
+    alike = []
+    for strides in (1, 3, 6)[:steps]:
+        moved = replayed(gradient, found.rate[0], strides)(found.models[0], found.x[0], found.y[0])
+        alike.append(float(torch.cosine_similarity(moved, -found.updates[0, 0], dim=0)))
+    assert alike == sorted(alike)
+    assert alike[-1] == pytest.approx(1, abs=1e-5)  # as many strides as steps
+
+
+def test_the_start_that_matches_best_is_kept():
+    found = trained(1)
+    gradient = gradient_of(found.module, found.loss)
+    start = torch.rand(3, *found.x[0].shape)
+    start[1] = found.x[0]
+    models = found.models[0].expand(3, -1)
+    made = matched(gradient, models, found.updates[0, 0], start, found.y[0], 0, found.span, torch.Generator())
+    assert torch.equal(made, found.x[0])
+
+
+def test_a_training_that_runs_away_when_taken_again_ends_nothing():
+    found = trained(1)
+    wild = replayed(gradient_of(found.module, found.loss), 1e30, 4)
+    start, models = torch.rand(2, *found.x[0].shape), found.models[0].expand(2, -1)
+    made = matched(wild, models, found.updates[0, 0], start, found.y[0], 3, found.span, torch.Generator())
+    assert bool(torch.isfinite(made).all())
+
+
 @pytest.mark.slow
 def test_lenet_gives_its_pictures_back():
     (measures,) = (f.measures for f in found(points((0.0,), Lenet5(), data="mnist"), pictures=10))
@@ -88,13 +131,34 @@ def test_the_sheet_shows_originals_above_what_was_rebuilt():
 
 
 def test_rows_of_numbers_have_no_picture(tmp_path):
-    draw = np.random.default_rng(0)
-    x, y = draw.random((60, 5)).astype(np.float32), draw.integers(0, 2, 60)
-    path = tmp_path / "rows.npz"
-    np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y)
-    (finding,) = found(points((0.0,), data=str(path)), candidates=20)
+    labels = np.random.default_rng(1).integers(0, 2, 60)
+    (finding,) = found(points((0.0,), data=table(tmp_path, labels)), candidates=20)
     assert finding.picture is None
     assert "ssim" not in finding.measures
+    assert finding.measures["psnr"] > 60
+
+
+def table(tmp_path, y):
+    """Return a data set of rows of five numbers, as many in training as there are labels."""
+    x = np.random.default_rng(0).random((len(y), 5)).astype(np.float32)
+    path = tmp_path / "rows.npz"
+    np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y)
+    return str(path)
+
+
+def test_a_line_up_has_no_more_candidates_than_there_are_records(tmp_path):
+    labels = np.random.default_rng(1).integers(0, 2, 60)
+    (measures,) = (f.measures for f in found(points((0.0,), data=table(tmp_path, labels)), candidates=1000))
+    assert (measures["candidates"], measures["lineup_chance"]) == (60, 1 / 60)
+
+
+def test_of_numbers_to_predict_no_label_is_said_to_be_told(tmp_path):
+    labels = np.random.default_rng(1).random(60).astype(np.float32)
+    training = Training(0.1, rounds=1, local_epochs=1, batch_size=16, sample_ratio=0.3, loss="mse")
+    problem = Federation(Data(table(tmp_path, labels), 10), Lr(), training, Randomization(SIGMA, 1.0), ())
+    (finding,) = found(Points(problem, (0,), ({"sigma": 0.0},)), candidates=20)
+    assert "label" not in finding.measures
+    assert "labels" not in sentence(finding.measures)
     assert finding.measures["psnr"] > 60
 
 
