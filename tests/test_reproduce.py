@@ -34,7 +34,8 @@ from fedpareto.reproduce import (
 )
 from fedpareto.reproduce import studies_gu24 as gu
 from fedpareto.reproduce import studies_kang23 as kang
-from fedpareto.reproduce.experiment import Experiment, Found, Part, Rows, verdict_of
+from fedpareto.reproduce.experiment import Experiment, Found, Line, Panel, Part, Rows, verdict_of
+from fedpareto.reproduce.figure import panels_of, places_of
 from fedpareto.reproduce.gu24_cases import BOXES
 from fedpareto.reproduce.judge import above, missing, number, ranks_alike
 from fedpareto.reproduce.page import reason
@@ -467,6 +468,18 @@ def test_a_figure_is_drawn_again_from_the_numbers_of_its_result(tmp_path):
     drawn = redraw(tmp_path)
     assert [p.name for p in drawn] == ["gu24-table2.png", "kang23-fig6.png"]
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in drawn)
+
+
+def test_an_algorithm_has_one_colour_in_all_panels_of_a_figure():
+    """A past finding: where one was not run yet, those after it took its colour."""
+    for result in results():
+        panels = panels_of(result)
+        places = places_of(panels)
+        for panel in panels:
+            used = [(line.of, places[line.of, line.label]) for line in panel.lines]
+            assert len(used) == len(set(used)), (result["name"], panel.title)
+    both, one = (Panel("", "", "", tuple(Line(x, [], []) for x in lines)) for lines in ("ab", "b"))
+    assert places_of([one, both])["ours", "b"] == 1
 
 
 def test_no_number_stands_on_the_page_that_the_results_do_not_hold():

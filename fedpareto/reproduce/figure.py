@@ -39,17 +39,27 @@ def _draw(axes: Any, panels: Sequence[Panel]) -> None:
     across = min(ACROSS, max(1, len(panels)))
     down = math.ceil(len(panels) / across)
     figure.set_size_inches(max(5.0, WIDTH * across), HEIGHT * max(1, down))
+    places = places_of(panels)
     for i, panel in enumerate(panels, 1):
-        _panel(figure.add_subplot(down, across, i), panel)
+        _panel(figure.add_subplot(down, across, i), panel, places)
 
 
-def _panel(axes: Any, panel: Panel) -> None:
+def places_of(panels: Sequence[Panel]) -> dict[tuple[str, str], int]:
+    """Return which colour each label has: the same in all panels, though one may lack lines."""
+    places: dict[tuple[str, str], int] = {}
+    for panel in panels:
+        for i, line in enumerate(panel.lines):
+            before = sum(other.of == line.of for other in panel.lines[:i])
+            key = (line.of, line.label)
+            places[key] = max(before, places.get(key, 0))
+    return places
+
+
+def _panel(axes: Any, panel: Panel, places: Mapping[tuple[str, str], int]) -> None:
     bars = sum(line.style == "bars" for line in panel.lines)
     for place, line in enumerate(panel.lines):
-        before, after = (
-            sum(other.of == line.of for other in others)
-            for others in (panel.lines[:place], panel.lines[place + 1 :])
-        )
+        after = sum(other.of == line.of for other in panel.lines[place + 1 :])
+        before = places[line.of, line.label]
         colours = PAPER if line.of == "paper" else COLOURS
         colour = colours[before % len(colours)]
         if line.style == "bars":
