@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -134,7 +135,9 @@ def design_study(
     if asked.compare:
         chosen = [d.sample_ratio for d in designs]
         others = _searches(study, problem, sigma, chosen, pre, db, asked, shown)
-        others[OURS] = _ours(problem, designs, whole.cost, pre, took, others["full grid"])
+        others[OURS] = _ours(
+            problem, designs, whole.cost, found.sigma, pre.seeds, took, others["full grid"]
+        )
     return Designed(
         designs=designs,
         epsilon=_epsilons(problem, designs[-1]),
@@ -362,24 +365,51 @@ def _ours(
     problem: Federation,
     designs: tuple[theory.Design, ...],
     cost: theory.Spending,
-    pre: Pre,
+    sigmas: FloatArray,
+    seeds: int,
     took: float,
     grid: dict[str, Any],
 ) -> dict[str, Any]:
     """Return what the low-cost design finds and costs, the training that follows included.
 
     One training with every seed for one sample ratio (Table II). For several, one for each noise
-    of the grid (Table III): which share of clients goes with it follows from the law.
+    that was tried (Table III): which share of clients goes with it follows from the law.
     """
-    last = designs[-1]
-    settings = 1 if len(designs) == 1 else pre.sigmas
-    steps = _round_steps(problem, last.sample_ratio)
-    whole = theory.law_cost(cost, last.rounds, settings, pre.seeds, steps)
+    if len(designs) == 1:
+        points = [_point(designs[0].rounds, designs[0].sigma, designs[0].sample_ratio)]
+    else:
+        points = _of_each_noise(designs, sigmas)
+    follow = functools.reduce(
+        operator.add,
+        (
+            theory.law_cost(
+                theory.Spending(0, 0),
+                int(p["rounds"]),
+                seeds=seeds,
+                round_steps=_round_steps(problem, p["sample_ratio"]),
+            )
+            for p in points
+        ),
+    )
     each = grid["seconds"] / grid["rounds"]
-    points = [
-        {"rounds": d.rounds, "sigma": d.sigma, "sample_ratio": d.sample_ratio} for d in designs
-    ]
-    return _costs(whole, took + (whole.rounds - cost.rounds) * each) | {"points": points}
+    return _costs(cost + follow, took + follow.rounds * each) | {"points": points}
+
+
+def _of_each_noise(designs: Sequence[theory.Design], sigmas: FloatArray) -> list[dict[str, float]]:
+    """Return the point of each noise: the share of clients that the law gives it.
+
+    A share beyond those of the designs, rising, is the nearest of them.
+    """
+    most = designs[-1]
+    least_asked, most_asked = designs[0].sample_ratio, most.sample_ratio
+    law = most.estimate.k * sigmas**2 * most.rounds / most.clients
+    asked = np.clip(law, least_asked, most_asked)
+    return [_point(most.rounds, s, q) for s, q in zip(sigmas, asked, strict=True)]
+
+
+def _point(rounds: int, sigma: float, sample_ratio: float) -> dict[str, float]:
+    """Return a point that a design recommends, as plain data."""
+    return {"rounds": rounds, "sigma": float(sigma), "sample_ratio": float(sample_ratio)}
 
 
 def _as_plain(found: theory.Found, seconds_per_round: float) -> dict[str, Any]:

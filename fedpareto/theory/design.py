@@ -113,6 +113,7 @@ def design(
         )
     if sample_ratio is None:
         assert sigma is not None
+        _check_sigma(sigma, *map(float, box(sigma_min, sigma_max)))
         sample_ratio = ratio_of(T, sigma, estimate.k, clients)
         law = np.full(3, sigma)
         asked = f" and ask {sample_ratio:.4g} of the clients in each"
@@ -133,6 +134,15 @@ def design(
     message = _message(T, float(law[0]), noise, estimate, asked)
     interval = (least, most)
     return Design(estimate, clients, sample_ratio, T, last, noise, interval, front, message)
+
+
+def _check_sigma(sigma: float, least: float, most: float) -> None:
+    """Refuse a given noise outside the range: the share of clients would go with another."""
+    if not least * (1 - TOLERANCE) <= sigma <= most * (1 + TOLERANCE):
+        raise SettingError(
+            f"sigma: must lie in the range allowed, [{least:g}, {most:g}], found {sigma:g}. Choose "
+            "another, or widen the range."
+        )
 
 
 def _message(rounds: int, law: float, sigma: float, estimate: Estimate, asked: str) -> str:
