@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -370,46 +369,14 @@ def _ours(
     took: float,
     grid: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return what the low-cost design finds and costs, the training that follows included.
-
-    One training with every seed for one sample ratio (Table II). For several, one for each noise
-    that was tried (Table III): which share of clients goes with it follows from the law.
-    """
-    if len(designs) == 1:
-        points = [_point(designs[0].rounds, designs[0].sigma, designs[0].sample_ratio)]
-    else:
-        points = _of_each_noise(designs, sigmas)
-    follow = functools.reduce(
-        operator.add,
-        (
-            theory.law_cost(
-                theory.Spending(0, 0),
-                int(p["rounds"]),
-                seeds=seeds,
-                round_steps=_round_steps(problem, p["sample_ratio"]),
-            )
-            for p in points
-        ),
-    )
+    """Return what the low-cost design finds and costs, the trainings that follow included."""
+    points = theory.settings_of(designs, sigmas)
+    whole = cost
+    for p in points:
+        steps = _round_steps(problem, p["sample_ratio"])
+        whole = theory.law_cost(whole, int(p["rounds"]), seeds=seeds, round_steps=steps)
     each = grid["seconds"] / grid["rounds"]
-    return _costs(cost + follow, took + follow.rounds * each) | {"points": points}
-
-
-def _of_each_noise(designs: Sequence[theory.Design], sigmas: FloatArray) -> list[dict[str, float]]:
-    """Return the point of each noise: the share of clients that the law gives it.
-
-    A share beyond those of the designs, rising, is the nearest of them.
-    """
-    most = designs[-1]
-    least_asked, most_asked = designs[0].sample_ratio, most.sample_ratio
-    law = most.estimate.k * sigmas**2 * most.rounds / most.clients
-    asked = np.clip(law, least_asked, most_asked)
-    return [_point(most.rounds, s, q) for s, q in zip(sigmas, asked, strict=True)]
-
-
-def _point(rounds: int, sigma: float, sample_ratio: float) -> dict[str, float]:
-    """Return a point that a design recommends, as plain data."""
-    return {"rounds": rounds, "sigma": float(sigma), "sample_ratio": float(sample_ratio)}
+    return _costs(whole, took + (whole.rounds - cost.rounds) * each) | {"points": points}
 
 
 def _as_plain(found: theory.Found, seconds_per_round: float) -> dict[str, Any]:
