@@ -134,7 +134,9 @@ def design_study(
     if asked.compare:
         chosen = [d.sample_ratio for d in designs]
         others = _searches(study, problem, sigma, chosen, pre, db, asked, shown)
-        others[OURS] = _ours(problem, designs, whole.cost, pre, took, others["full grid"])
+        others[OURS] = _ours(
+            problem, designs, whole.cost, found.sigma, pre.seeds, took, others["full grid"]
+        )
     return Designed(
         designs=designs,
         epsilon=_epsilons(problem, designs[-1]),
@@ -362,23 +364,18 @@ def _ours(
     problem: Federation,
     designs: tuple[theory.Design, ...],
     cost: theory.Spending,
-    pre: Pre,
+    sigmas: FloatArray,
+    seeds: int,
     took: float,
     grid: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return what the low-cost design finds and costs, the training that follows included.
-
-    One training with every seed for one sample ratio (Table II). For several, one for each noise
-    of the grid (Table III): which share of clients goes with it follows from the law.
-    """
-    last = designs[-1]
-    settings = 1 if len(designs) == 1 else pre.sigmas
-    steps = _round_steps(problem, last.sample_ratio)
-    whole = theory.law_cost(cost, last.rounds, settings, pre.seeds, steps)
+    """Return what the low-cost design finds and costs, the trainings that follow included."""
+    points = theory.settings_of(designs, sigmas)
+    whole = cost
+    for p in points:
+        steps = _round_steps(problem, p["sample_ratio"])
+        whole = theory.law_cost(whole, int(p["rounds"]), seeds=seeds, round_steps=steps)
     each = grid["seconds"] / grid["rounds"]
-    points = [
-        {"rounds": d.rounds, "sigma": d.sigma, "sample_ratio": d.sample_ratio} for d in designs
-    ]
     return _costs(whole, took + (whole.rounds - cost.rounds) * each) | {"points": points}
 
 

@@ -121,6 +121,21 @@ def test_the_best_under_a_limit_is_the_best_trial_within_it(mechanisms, fedparet
         assert f"<td>{min(p['objectives'][name] for p in points):.4g}<small>" in ends
 
 
+def test_a_proxy_with_other_constants_is_on_another_scale(tiny_study, fedpareto):
+    text = tiny_study.read_text()
+    one, two = tiny_study.with_name("one.toml"), tiny_study.with_name("two.toml")
+    one.write_text(text.replace('name = "tiny"', 'name = "one"'))
+    two.write_text(text.replace('name = "tiny"', 'name = "two"').replace('name = "randomization"', 'name = "randomization"\nleakage_c1 = 0.5'))
+    for path in (one, two):
+        assert fedpareto("run", path).status == 0
+    said = "leakage is a proxy, and its constants are not the same in all studies: leakage_c1 = 0.5; leakage_c1 = 1.0."
+    assert said in fedpareto("compare", one, two).out
+    text = words(comparison_page(compare([one, two])))
+    assert said in text
+    assert "leakage is a proxy on scales of different constants: read along a column, not across" in text
+    assert "its constants" not in words(comparison_page(compare([one])))
+
+
 def test_proxies_of_different_mechanisms_are_shown_side_by_side_but_not_ranked(mechanisms, fedpareto):
     html = comparison_page(compare(mechanisms))
     text = words(html)

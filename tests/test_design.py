@@ -154,8 +154,34 @@ def test_choices_of_the_sample_ratio_are_each_designed_for_and_searched(study, f
     grid, ours = found["others"]["full grid"], found["others"]["low-cost design"]
     assert (grid["trainings"], grid["client_steps"]) == (80, 40 * 50 * (15 + 6) * 10)
     assert ours["trainings"] == 40 + 20 * 2  # Table III: a training for each noise, and none over q
+    law = np.clip(found["k"] * np.linspace(0.05, 1.0, 20) ** 2 * 50 / 30, 0.2, 0.5)  # the q of each noise
+    assert [p["sample_ratio"] for p in ours["points"]] == pytest.approx(law)
+    assert [p["sigma"] for p in ours["points"]] == pytest.approx(np.linspace(0.05, 1.0, 20))
+    follow = sum(round(q * 30) for q in law) * 10 * 50 * 2
+    assert ours["client_steps"] == 40 * 50 * 10 * 10 + follow < 40 * 50 * 10 * 10 + 20 * 15 * 10 * 50 * 2
     assert {p["sample_ratio"] for p in grid["points"]} == {0.2, 0.5}
     assert "q = 0.2: 50 rounds with σ = " in fedpareto("design", study, *WORDS).out
+
+
+def test_choices_of_noise_are_as_many_trainings_of_the_design(study, fedpareto):
+    choices = [round(float(s), 4) for s in np.geomspace(0.05, 1.0, 12)]
+    text = study.read_text().replace("[0.05, 1.0]", f"{{ choices = {choices} }}")
+    study.write_text(text.replace("sample_ratio = 0.5", "sample_ratio = { choices = [0.5, 0.2] }"))
+    ours = json.loads(fedpareto("design", study, *WORDS, "--compare", "--json").out)["others"]["low-cost design"]
+    assert ours["trainings"] == 2 * 12 + 2 * 12  # of the small experiment, and of what follows
+    assert [p["sigma"] for p in ours["points"]] == choices
+
+
+def test_a_budget_that_nothing_keeps_is_said(study, fedpareto):
+    out = fedpareto("design", study, *WORDS, "--compare", "--budget", 0.001).out
+    assert "√(qT)/σ ≤ 0.001, which nothing tried keeps; converged" in out
+
+
+@pytest.mark.parametrize("option", ["--budget", "--tolerance", "--patience"])
+def test_terms_of_the_searches_need_the_searches(study, fedpareto, option):
+    status, _, err = fedpareto("design", study, *WORDS, option, 1)
+    assert status == 2
+    assert f"{option}: must go with --compare, found no --compare" in err
 
 
 def test_the_share_of_clients_follows_from_noise_and_rounds(study, fedpareto):
@@ -175,6 +201,7 @@ def test_the_share_of_clients_follows_from_noise_and_rounds(study, fedpareto):
     ("[privacy]", "[privacy]\nprivate_data = true", "privacy.private_data must be false, found true"),
     ("sample_ratio = 0.5", "sample_ratio = [0.2, 0.5]", "training.sample_ratio must be one number or choices, found the range [0.2, 0.5]"),
     ("sample_ratio = 0.5", "sample_ratio = [0.2, 0.5] # --sigma 0.1", "sigma must go with rounds, found no rounds"),
+    ("sample_ratio = 0.5", "sample_ratio = [0.1, 0.5] # --sigma 1.2 --rounds 3", "sigma: must lie in the range allowed, [0.05, 1], found 1.2"),
     ("sample_ratio = 0.5", "sample_ratio = [0.2, 0.5] # --sigma 0.9 --rounds 50", "the law must ask for between 1 and all 30 clients, found q ="),
     ("sample_ratio = 0.5", "sample_ratio = [0.9, 0.95] # --sigma 0.2 --rounds 20", "the law's share of clients must lie in the study's range [0.9, 0.95]"),
     ("sample_ratio = 0.5", "sample_ratio = 0.5 # --rounds 51", "rounds: must be at most rounds_max, found 51 and 50"),

@@ -513,3 +513,18 @@ def test_a_report_of_rows_alone_is_that_of_the_run(tmp_path):
     experiment = tiny_race(2)
     ran = reproduce(experiment, "quick", tmp_path)
     assert report(experiment, "quick", tmp_path)["comparisons"] == ran["comparisons"]
+
+
+@pytest.mark.parametrize("cell", ["mnist-cnn", "mnist-vgg", "cifar10-cnn", "cifar10-vgg"])
+def test_studies_of_xiao_say_how_the_paper_begins_and_what_they_say_runs(cell, tmp_path):
+    text = (Path(__file__).parent.parent / "examples" / "papers" / f"xiao25-{cell}.toml").read_text()
+    said = [line.removeprefix("#   ") for line in text.splitlines() if line.startswith("#   ")]
+    assert len(said) == 2
+    for line in said:
+        name = line.partition(" = ")[0]
+        text = re.sub(rf"^{name} = .*$", line, text, flags=re.M)
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    space = load_study(path).problem.space
+    means = {v.name: (v.mean, v.spread) for v in space.variables if getattr(v, "mean", None) is not None}
+    assert means == {"noise_multiplier": (6.0, 2.5), "prune_rate": (0.3, 0.1)}

@@ -247,6 +247,17 @@ def _check_records(asked: Mapping[str, Any]) -> None:
         )
 
 
+def _refuse_unused(*options: str) -> None:
+    """Refuse options of the searches by training where none is asked for."""
+    context = click.get_current_context()
+    for name in options:
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise SettingError(
+                f"--{name}: must go with --compare, found no --compare: it is a term of the "
+                "searches by training. Add --compare, or leave it out."
+            )
+
+
 def _check_figure(path: Path, inputs: Mapping[str, Path]) -> None:
     """Refuse a figure that is no picture, or that would overwrite another file."""
     from fedpareto.files import check_output
@@ -355,6 +366,8 @@ def design(
     from fedpareto.report.design import design_figure, design_lines
     from fedpareto.study import load_study
 
+    if not asked["compare"]:
+        _refuse_unused("budget", "tolerance", "patience")
     study = load_study(study_file)
     path = db or study_file.with_name(f"{study_file.stem}-design.db")
     if not path.name:

@@ -56,6 +56,7 @@ def check_settings(problem: Federation) -> None:
             f"{clients} clients. Raise it to {1 / clients:g}."
         )
     _check_sums(problem)
+    _check_charged(problem)
     _check_epsilon(problem)
     if isinstance(problem.local, ClipsRecords):
         check_terms(problem, problem.local)
@@ -79,6 +80,16 @@ def _check_sums(problem: Federation) -> None:
         mechanism.fits(most)
     except SettingError as error:
         raise SettingError(f"mechanism.{error}") from None
+
+
+def _check_charged(problem: Federation) -> None:
+    """Refuse to charge lattices what another library takes for Paillier."""
+    if named(problem.mechanism).get("scheme") == "bfv" and problem.cost.encryption == "phe":
+        raise SettingError(
+            'cost.encryption: must be calibrated with scheme = "bfv", found phe, which has no '
+            "lattices: its seconds are those of Paillier. Leave it out, and let fedpareto "
+            "calibrate --write measure them."
+        )
 
 
 def _check_epsilon(problem: Federation) -> None:

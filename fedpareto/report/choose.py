@@ -173,18 +173,27 @@ def recommend(front: Sequence[Point], aim: Aim, asked: Mapping[str, float] | Non
     left = [p for p in front if aim.useful(p)]
     if not left:
         return Chosen(None, no_use(front, aim))
-    if len(front) == 1:
-        why = (
-            "The only point on the front: no other is as good in any objective without being worse "
-            "in another."
-        )
-        return Chosen(left[0], why, left[0])
+    if len(left) == 1:
+        return Chosen(left[0], _alone(front, aim), left[0])
     i = knee(_matrix(left, aim.objectives), reference(aim.objectives))
     limits = aim.limits(asked or {})
     if aim.loss is None or not limits:
         return Chosen(left[i], _knee_why(left, i, aim.objectives), left[i])
     least = least_of(left, aim.loss, aim.objectives)
     return Chosen(least, _least_why(least, left[i], aim, under(limits)), left[i])
+
+
+def _alone(front: Sequence[Point], aim: Aim) -> str:
+    """Say why there is one point to take."""
+    if len(front) == 1:
+        return (
+            "The only point on the front: no other is as good in any objective without being worse "
+            "in another."
+        )
+    return (
+        f"The only point on the front that beats always giving the same answer, which has "
+        f"{aim.measure} {aim.trivial:.4g}."
+    )
 
 
 def under(limits: Mapping[str, float]) -> str:
@@ -273,8 +282,9 @@ def pick(seen: View, limits: Mapping[str, float], prefer: str | None = None) -> 
             f"{_least(seen)} Loosen a limit or raise the budget."
         )
     front = best(left, seen.objectives)
-    useful = [p for p in front if aim.useful(p)]
-    point, why = _picked(useful or front, aim, limits, within, prefer)
+    useful = any(aim.useful(p) for p in front)
+    goal = aim if useful else replace(aim, trivial=math.nan)
+    point, why = _picked(front, goal, limits, within, prefer)
     return point, why if useful else f"{why} {_no_better(aim, aim.value(point))}"
 
 
@@ -284,10 +294,11 @@ def _picked(
     """Return the point of a front that was asked for, and why."""
     goals = aim.objectives
     if prefer is not None and prefer in {o.name for o in goals}:
-        return least_of(front, prefer, goals), f"The least {prefer} under {within}."
+        useful = [p for p in front if aim.useful(p)]
+        return least_of(useful, prefer, goals), f"The least {prefer} under {within}."
     if prefer == KNEE:
-        aim = replace(aim, loss=None)
-    chosen = recommend(front, replace(aim, trivial=math.nan), limits)
+        front, aim = [p for p in front if aim.useful(p)], replace(aim, loss=None)
+    chosen = recommend(front, aim, limits)
     assert chosen.point is not None
     if chosen.why.startswith("The least"):  # which names the limits
         return chosen.point, chosen.why

@@ -35,6 +35,17 @@ class Found:
     settings: dict[str, Any]
 
 
+# Constants that the scale of a proxy depends on beside the mechanism: the beginning of a measure's
+# name → the mechanism's settings, each with the value of a study that does not name it.
+SCALED_BY: dict[str, dict[str, object]] = {
+    "gu24_eq2": {"leakage_c": 1.0},
+    "kang23_eq13_smooth": {},
+    "kang23_eq13": {"leakage_c1": 1.0},
+    "kang23_eq15": {"c2": 8.0, "leakage_rounds": 1, "withheld": "l2"},
+    "xiao25_eq7": {"noise_on": "sum"},
+}
+
+
 @dataclass(frozen=True)
 class Group:
     """One study, run with one seed or several."""
@@ -106,6 +117,16 @@ class Group:
         if "links" in table:
             return " + ".join(str(link["name"]) for link in table["links"])
         return str(table.get("name", "none"))
+
+    def scale(self, j: int) -> tuple[str, ...]:
+        """Return what the scale of objective j, a proxy, depends on: mechanism and constants."""
+        measure = self.objectives[j].measure
+        table = self.identity.get("mechanism", {})
+        held = {name: v for link in table.get("links", [table]) for name, v in link.items()}
+        family = next((name for name in SCALED_BY if measure.startswith(name)), "")
+        constants = SCALED_BY.get(family, {})
+        terms = [f"{name} = {held.get(name, usual)}" for name, usual in constants.items()]
+        return (self.mechanism, measure, *terms)
 
 
 @dataclass(frozen=True)

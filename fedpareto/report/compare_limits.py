@@ -40,14 +40,11 @@ def _best(found: Comparison, j: int) -> Html:
     """Return the section for limits on objective j."""
     o = found.objectives[j]
     columns = [g.y[:, j] for g in found.groups]
-    scales = {(g.mechanism, g.objectives[j].measure) for g in found.groups}
-    fair = not o.proxy or len(scales) == 1
+    fair = not o.proxy or len({g.scale(j) for g in found.groups}) == 1
     words = "Each study's own limits hold as well."
     if not fair:
-        words += (
-            f" {o.name} is a proxy on scales of different mechanisms: read along a column, "
-            "not across."
-        )
+        of = "different mechanisms" if len(found.mechanisms) > 1 else "different constants"
+        words += f" {o.name} is a proxy on scales of {of}: read along a column, not across."
     return section(
         f"The least {found.objectives[0].name} for each limit on {heading(found, j)}",
         paragraph(words, "note"),

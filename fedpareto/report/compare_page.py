@@ -71,6 +71,8 @@ def beware(found: Comparison) -> list[str]:
                 f"its own: 0.5 of one is not 0.5 of another. Neither fronts along {o.name} nor "
                 "hypervolumes that count it rank mechanisms; the true ε does."
             )
+        elif o.proxy:
+            lines += _constants(found, j)
         limits = sorted({str(g.objectives[j].limit) for g in found.groups})
         if len(limits) > 1:
             lines.append(
@@ -92,6 +94,19 @@ def beware(found: Comparison) -> list[str]:
             "clients and privacy under what differs."
         )
     return lines
+
+
+def _constants(found: Comparison, j: int) -> list[str]:
+    """Say that an objective, a proxy of one mechanism, has other constants in each study."""
+    scales = sorted({", ".join(g.scale(j)[2:]) for g in found.groups})
+    if len(scales) == 1:
+        return []
+    name = found.objectives[j].name
+    return [
+        f"{name} is a proxy, and its constants are not the same in all studies: "
+        f"{'; '.join(scales)}. Neither fronts along {name} nor hypervolumes that count it rank "
+        "them."
+    ]
 
 
 def _terms(g: Group) -> dict[str, Any]:

@@ -65,11 +65,12 @@ def _costs(others: dict[str, dict[str, Any]]) -> list[str]:
         lines.append(
             f"{name:28s} {o['trainings']:9d} {o['rounds']:8d} {steps:>12s} {o['seconds']:9.1f}"
         )
-    budget = others["training with budget"]["budget"]
+    within = others["training with budget"]
+    kept = "" if within["points"] else ", which nothing tried keeps"
     convergence = others["training until convergence"]
     return [
         *lines,
-        f"budget: √(qT)/σ ≤ {budget:.4g}; converged: loss not down by "
+        f"budget: √(qT)/σ ≤ {within['budget']:.4g}{kept}; converged: loss not down by "
         f"{convergence['tolerance']:g} of itself for {convergence['patience']} rounds; low-cost "
         "design: the small experiment and the training that follows, with every seed",
     ]

@@ -7,7 +7,8 @@ WORDS = {
     "front": "The trials that no other beats in everything: whoever wants less of one thing has to "
     "take more of another.",
     "hypervolume": "How much the front covers, one number for all of it: the volume between the "
-    "front and the reference, so more is better. It never falls as trials are added.",
+    "front and the reference, so more is better. It never falls as trials are added. "
+    "Its share is that of the box between 0 and the reference.",
     "reference": "The corner from which hypervolume is counted: as bad as a point may be and still "
     "count.",
     "knee": "The point of the front nearest to the best of every objective at once. To either side "

@@ -78,9 +78,10 @@ class View:
 
     def __repr__(self) -> str:
         star = "none" if self.recommended is None else f"trial {self.recommended.trial}"
+        share = f", share {self.share:.4g} of the reference box" if np.isfinite(self.share) else ""
         return (
             f"View({visible(self.study.name)}: {self.evaluations} trials, {len(self.front)} on the "
-            f"front, hypervolume {self.hypervolume:.4g}, recommended {star})"
+            f"front, hypervolume {self.hypervolume:.4g}{share}, recommended {star})"
         )
 
     def _repr_html_(self) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import numpy as np
 
-from fedpareto.front import hypervolume, knee, nondominated
+from fedpareto.front import hypervolume, knee, nondominated, share_of_box
 from fedpareto.problem import feasible, judges, listening, reference
 from fedpareto.report.text import shown
 from fedpareto.store import Store
@@ -162,10 +162,13 @@ def best_so_far(study: Study, store: Store) -> str:
     y = np.vstack([known.judged, known.free_judged])
     y = y[feasible(judges(study.problem), y)][:, : len(objectives)]
     y = y[nondominated(y)]
-    text = f"hypervolume {hypervolume(y, reference(objectives)):.4f}"
+    corner = reference(objectives)
+    volume = hypervolume(y, corner)
+    share = share_of_box(volume, corner)
+    text = f"hypervolume {volume:.4f}" + (f", share {share:.4f}" if np.isfinite(share) else "")
     if len(y) == 0:
         return f"{text} · none within the limits yet"
-    best = y[knee(y, reference(objectives))]
+    best = y[knee(y, corner)]
     return f"{text} · best " + ", ".join(
         f"{o.name} {shown(o, v)}" for o, v in zip(objectives, best, strict=True)
     )

@@ -22,7 +22,9 @@ under each name.
 
 The studies, with our choices where a paper is silent: [examples/papers](../examples/papers). The
 rows of searches, of LeNet and of `gu24-why` lie in `benchmarks/results/papers/rows.tar.xz`:
-unpacked into `papers/paper`, `fedpareto reproduce --scale paper` goes on from them.
+unpacked into `papers/paper`, `fedpareto reproduce --scale paper` goes on from them. The searches of
+Xiao began with a generation that fills the ranges evenly, not with the paper's around means; their
+study files name the two lines that do that.
 """
 QUESTIONS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (  # question, (name, statement)
     (

@@ -1,6 +1,6 @@
 """Theory that saves trainings (Gu 2024): Pareto sets in closed form, and low-cost design."""
 
-from fedpareto.theory.design import Design, design, ratio_of, rounds_within
+from fedpareto.theory.design import Design, design, ratio_of, rounds_within, settings_of
 from fedpareto.theory.estimate import Estimate, estimate_k, interior
 from fedpareto.theory.law import (
     Band,
@@ -44,6 +44,7 @@ __all__ = [
     "printed_set",
     "ratio_of",
     "rounds_within",
+    "settings_of",
     "sigma_of",
     "until_convergence",
     "with_budget",

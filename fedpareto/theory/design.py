@@ -5,12 +5,14 @@ The k of a small experiment gives the noise of the real federation and predicts 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fedpareto.errors import SettingError
+from fedpareto.space import FloatArray
 from fedpareto.theory.estimate import Estimate
 from fedpareto.theory.inputs import TOLERANCE, box, numbers, whole
 from fedpareto.theory.law import Rows, pareto_set, sigma_of
@@ -113,6 +115,7 @@ def design(
         )
     if sample_ratio is None:
         assert sigma is not None
+        _check_sigma(sigma, *map(float, box(sigma_min, sigma_max)))
         sample_ratio = ratio_of(T, sigma, estimate.k, clients)
         law = np.full(3, sigma)
         asked = f" and ask {sample_ratio:.4g} of the clients in each"
@@ -133,6 +136,35 @@ def design(
     message = _message(T, float(law[0]), noise, estimate, asked)
     interval = (least, most)
     return Design(estimate, clients, sample_ratio, T, last, noise, interval, front, message)
+
+
+def settings_of(designs: Sequence[Design], sigmas: FloatArray) -> list[dict[str, float]]:
+    """Return what is trained after designs for rising sample ratios: rounds, σ and sample ratio.
+
+    Of one design it is its own setting (Gu 2024, Table II). Of several, the whole front, it is one
+    for each noise that was tried, with the share of clients that the law gives it, or the nearest
+    of theirs (Table III).
+    """
+    last = designs[-1]
+    if len(designs) == 1:
+        shares, noises = [last.sample_ratio], [last.sigma]
+    else:
+        law = last.estimate.k * sigmas**2 * last.rounds / last.clients
+        shares = np.clip(law, designs[0].sample_ratio, last.sample_ratio).tolist()
+        noises = sigmas.tolist()
+    return [
+        {"rounds": last.rounds, "sigma": s, "sample_ratio": q}
+        for s, q in zip(noises, shares, strict=True)
+    ]
+
+
+def _check_sigma(sigma: float, least: float, most: float) -> None:
+    """Refuse a given noise outside the range: the share of clients would go with another."""
+    if not least * (1 - TOLERANCE) <= sigma <= most * (1 + TOLERANCE):
+        raise SettingError(
+            f"sigma: must lie in the range allowed, [{least:g}, {most:g}], found {sigma:g}. Choose "
+            "another, or widen the range."
+        )
 
 
 def _message(rounds: int, law: float, sigma: float, estimate: Estimate, asked: str) -> str:

@@ -130,6 +130,13 @@ def test_costs_follow_the_model():
     assert phe.measure({}, [0])["training_seconds"][0] == pytest.approx(3 * ciphertexts * 9.21e-3, rel=1e-6)
 
 
+@pytest.mark.parametrize("mechanism", [BatchCrypt(scheme="bfv"), Chain((Quantization(8), BatchCrypt(scheme="bfv")))])
+def test_lattices_are_not_charged_what_phe_takes_for_paillier(mechanism):
+    with pytest.raises(SettingError, match=r'cost.encryption: must be calibrated with scheme = "bfv", found phe'):
+        federation(mechanism, cost=Cost(encryption="phe"))
+    assert federation(mechanism, cost=Cost(encryption="calibrated")).mechanism == mechanism
+
+
 def test_a_longer_key_is_charged_in_a_chain_too():
     phe = Cost(step_seconds=0.0, parameter_seconds=0.0, encryption="phe", pack_seconds=0.0)
     alone, chained = (federation(m, cost=phe).measure({}, [0])["training_seconds"][0]
@@ -151,6 +158,8 @@ def test_ciphertexts_of_degree_two_are_charged_what_they_take(encryption, chaine
         assert two[measure] == pytest.approx(factor * one[measure])
     adding = [found["kang23_eq14"] - found["training_seconds"] for found in (one, two)]
     assert adding[1] == pytest.approx(1.8 * adding[0], rel=1e-4)
+    if encryption == "phe":  # which has no lattices
+        return
     lattice = [spent(BatchCrypt(100, scheme="bfv", degree=d))["training_seconds"] for d in (1, 2)]
     assert lattice[0] == lattice[1]
 

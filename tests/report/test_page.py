@@ -164,7 +164,7 @@ def test_the_progress_bar_moves_inside_a_block_and_shows_the_best_so_far(tiny_st
     with progress(study, screen) as watch, run(study, watch=watch) as store:
         assert len(store) == 2
     assert "2/2" in screen.getvalue()
-    assert "hypervolume" in screen.getvalue()
+    assert re.search(r"hypervolume \d\.\d{4}, share \d\.\d{4} ", screen.getvalue().replace("\n", " "))
     with listening(shares.append):
         study.problem.measure({"learning_rate": [0.1], "sigma": [0.1], "clipping_norm": [1.0]}, [0])
     assert shares == [1.0]

@@ -8,6 +8,7 @@ import pytest
 from fedpareto import Objective, Random, Study, pick, view
 from fedpareto.errors import SettingError
 from fedpareto.front import hypervolume
+from fedpareto.report.choose import Aim, recommend
 from fedpareto.report.text import front_csv, front_data, summary, table, thinned
 from fedpareto.testing import continuous
 from fedpareto.trials import Trial
@@ -99,3 +100,18 @@ def test_a_proxy_is_named_as_one_wherever_it_is_shown():
     seen = view(replace(base, problem=replace(base.problem, objectives=objectives)), trials((0.5, 0.5)))
     assert front_data(seen)["proxies"] == {"f2": "Kang 2023, Eq. 13"}
     assert str(table(seen).columns[3].header) == "f2 ≤ 0.8 (proxy)"
+
+
+def test_a_pick_of_one_useful_point_says_that_others_are_no_use():
+    """Two on the front, one of which does not beat always giving the same answer."""
+    asked = (Objective("f1"), Objective("f2"))
+    aim = Aim(asked, loss="f1", measure="f1", trivial=0.85)
+    points = view(study(), trials((0.2, 0.4), (0.9, 0.1))).front
+    chosen = recommend(points, aim)
+    assert chosen.point.trial == 0
+    assert chosen.why == "The only point on the front that beats always giving the same answer, which has f1 0.85."
+
+
+def test_a_view_and_a_run_give_the_hypervolume_and_its_share():
+    seen = view(study(), trials((0.5, 0.5)))
+    assert "hypervolume 0.25, share 0.25 of the reference box, recommended" in repr(seen)
