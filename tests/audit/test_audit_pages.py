@@ -110,6 +110,7 @@ def test_an_attack_of_somebody_else_may_measure_what_it_likes(finished_study):
     assert any("depth 3" in line for line in text)
     for measures in (odd, {"psnr": 12.0}, {"epsilon_hat": 1.0}, {"auc": "x"}, {"strength": 1.0}):
         assert sentence(measures)
+    assert sentence({"depth": 3, "alarm": True}).endswith("ALARM: the attack does not say why")
     assert "What an attacker really gets" in comparison_page(compare([finished_study]))
 
 
