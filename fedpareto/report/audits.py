@@ -51,6 +51,14 @@ def gain(a: Audit) -> float | None:
     return None if near is None else max(0.0, near - (plain or 0.0))
 
 
+def outdone(a: Audit) -> float | None:
+    """Return the share of a line-up that fits less well than the true image; 0.5 is chance."""
+    place, candidates = measured(a, "lineup_place"), measured(a, "candidates")
+    if place is None or candidates is None or candidates < 2:
+        return None
+    return 1 - place / (candidates - 1)
+
+
 def claim_of(a: Audit) -> tuple[float, float] | None:
     """Return the ε that is claimed and the ε̂ that was shown of it; None without both."""
     claim, shown = measured(a, "epsilon"), measured(a, "epsilon_hat")
