@@ -34,7 +34,7 @@ ATTACKS: tuple[tuple[str, Callable[[Audit], float | None]], ...] = (
     ("AUC of records", lambda a: measured(a, "auc")),
     ("AUC of clients", lambda a: measured(a, "client_auc")),
     ("dB above the mean image", gain),
-    ("share of the line-up outdone", outdone),
+    ("line-up outdone", outdone),
 )
 Found = Sequence[tuple[Point, list[Audit]]]
 
