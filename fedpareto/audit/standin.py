@@ -120,11 +120,11 @@ def around(made: Block, repeats: tuple[Setup, ...], terms: Round, split: Split) 
         initial=made.initial.expand(S, -1, -1),
         parameters=made.parameters.expand(S, -1),
         exists=None if made.exists is None else made.exists.expand(S, -1, -1),
-        judge=_judge(made.judge, S),
+        judge=of_one_image(made.judge, S),
     )
 
 
-def _judge(judge: Judge, repeats: int) -> Judge:
+def of_one_image(judge: Judge, repeats: int) -> Judge:
     """Return a judge who looks at one image: what it says is not used."""
     images = replace(judge.images, x=judge.images.x[:1], y=judge.images.y[:1])
     owner = judge.owner.new_zeros(repeats, 1)

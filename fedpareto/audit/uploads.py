@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedpareto.audit.base import Points
+from fedpareto.audit.standin import of_one_image
 from fedpareto.federation import Observer, blocks
 from fedpareto.federation.block import Block
 from fedpareto.federation.cohorts import Cohort
@@ -98,6 +99,7 @@ def sent(points: Points, seeds: Sequence[int], images: int, view: str) -> Sent:
     room = min(blocks.slots(problem, seeds) + 1, problem.data.clients)
     rows = np.arange(len(points))
     block = blocks.prepared(problem, points.values, given, rows, repeats, room)
+    block = replace(block, judge=of_one_image(block.judge, len(seeds)))
     watch = Few(images, block, view)
     run(block, watch)
     held = np.stack([np.resize(split.of(VICTIM)[:images], images) for split in block.splits])

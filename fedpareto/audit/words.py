@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedpareto.store.audits import number
+from fedpareto.store.audits import alarm_words, number
 
 NO_PROOF = (
     "A failed attack proves nothing; ε̂ is a lower bound on what the mechanism leaks, and never an "
@@ -22,7 +22,7 @@ def sentence(measures: Mapping[str, Any]) -> str:
     if not parts:
         numbers = {name: number(measures, name) for name in measures}
         parts = [", ".join(f"{n} {_number(v)}" for n, v in numbers.items() if v is not None)]
-    alarm = "ALARM: " + _alarm(measures) if measures.get("alarm") else ""
+    alarm = "ALARM: " + alarm_words(measures) if measures.get("alarm") else ""
     return " ".join(part for part in ("; ".join(parts) or "no numbers", alarm) if part)
 
 
@@ -98,7 +98,3 @@ def _percent(measures: Mapping[str, Any], name: str) -> str:
 
 def _count(measures: Mapping[str, Any], name: str) -> str:
     return f"{number(measures, name) or 0:,.0f}"
-
-
-def _alarm(measures: Mapping[str, Any]) -> str:
-    return str(measures.get("why") or "ε̂ is above the claim, twice with fresh randomness")

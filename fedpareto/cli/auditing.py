@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from fedpareto.report import Point, View
     from fedpareto.store import Audit
 
+LONGEST = 1e9  # seconds
+
 
 @cli.command()
 @study_argument
@@ -86,8 +88,10 @@ def audit(
 
     if trial is not None and front:
         raise SettingError("audit: --trial must stand without --front, found both. Leave one out.")
-    if seconds is not None and not seconds > 0:
-        raise SettingError(f"--seconds: must be above 0, found {seconds:g}.")
+    if seconds is not None and not 0 < seconds <= LONGEST:
+        raise SettingError(
+            f"--seconds: must be above 0 and at most {LONGEST:g}, found {seconds:g}."
+        )
     settings = dict(map(_setting, options))
     asked_views = _views(views)
     study, store = opened(study_file, db, run_code=True)

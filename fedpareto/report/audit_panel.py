@@ -14,12 +14,12 @@ from fedpareto.privacy import rounded_up
 from fedpareto.report.audit_charts import Curve, roc, scatter
 from fedpareto.report.audits import (
     NO_PROOF,
-    alarm_words,
     audits_of,
     claim_of,
     claim_words,
     gain,
     measured,
+    outdone,
     percent,
     short,
 )
@@ -27,12 +27,14 @@ from fedpareto.report.choose import Point
 from fedpareto.report.paper import Html, paragraph, safe, table
 from fedpareto.report.points import View
 from fedpareto.store import Audit
+from fedpareto.store.audits import alarm_words
 
 FEWEST = 4  # points of which it can be said that they are ordered alike
 ATTACKS: tuple[tuple[str, Callable[[Audit], float | None]], ...] = (
     ("AUC of records", lambda a: measured(a, "auc")),
     ("AUC of clients", lambda a: measured(a, "client_auc")),
     ("dB above the mean image", gain),
+    ("line-up outdone", outdone),
 )
 Found = Sequence[tuple[Point, list[Audit]]]
 
@@ -65,7 +67,9 @@ def _choice() -> Html:
 def _alarms(found: Found) -> list[Html]:
     """Return a line for each alarm."""
     return [
-        paragraph(f"ALARM: trial {p.trial}, {a.attack}, {a.view}: {alarm_words(a)}.", "beware")
+        paragraph(
+            f"ALARM: trial {p.trial}, {a.attack}, {a.view}: {alarm_words(a.measures)}.", "beware"
+        )
         for p, audits in found
         for a in audits
         if a.measures.get("alarm")

@@ -12,7 +12,7 @@ from fedpareto.privacy import rounded_up
 from fedpareto.report.choose import Point
 from fedpareto.report.points import View
 from fedpareto.store import Audit
-from fedpareto.store.audits import number
+from fedpareto.store.audits import alarm_words, number
 
 NO_PROOF = (
     "A failed attack proves nothing: a better one may succeed. An ε̂ is a lower bound on what the "
@@ -51,6 +51,14 @@ def gain(a: Audit) -> float | None:
     return None if near is None else max(0.0, near - (plain or 0.0))
 
 
+def outdone(a: Audit) -> float | None:
+    """Return the share of a line-up that fits less well than the true image; 0.5 is chance."""
+    place, candidates = measured(a, "lineup_place"), measured(a, "candidates")
+    if place is None or candidates is None or candidates < 2:
+        return None
+    return 1 - place / (candidates - 1)
+
+
 def claim_of(a: Audit) -> tuple[float, float] | None:
     """Return the ε that is claimed and the ε̂ that was shown of it; None without both."""
     claim, shown = measured(a, "epsilon"), measured(a, "epsilon_hat")
@@ -63,18 +71,15 @@ def claim_words(a: Audit) -> str:
     return f"ε̂ {shown:.4g} of ε {rounded_up(claim)}"
 
 
-def alarm_words(a: Audit) -> str:
-    """Return why an audit is an alarm."""
-    return str(a.measures.get("why") or "ε̂ is above the claim, twice with fresh randomness")
-
-
 def lines(seen: View, point: Point | None) -> list[str]:
     """Return what attacks found of a point, a line each, for the file."""
     if point is None:
         return []
     found = []
     for a in audits_of(seen, point):
-        alarm = f". ALARM, found twice: {alarm_words(a)}" if a.measures.get("alarm") else ""
+        alarm = (
+            f". ALARM, found twice: {alarm_words(a.measures)}" if a.measures.get("alarm") else ""
+        )
         found.append(
             f"{a.attack}, {a.view}: {_found(a)}{alarm} (fedpareto {a.version}, seed {a.seed})"
         )

@@ -80,3 +80,12 @@ def finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def alarm_words(measures: Mapping[str, Any]) -> str:
+    """Return why an attack raised an alarm; one of the user's own need not say."""
+    if measures.get("why"):
+        return str(measures["why"])
+    if number(measures, "epsilon_hat") is None:
+        return "the attack does not say why"
+    return "ε̂ is above the claim, twice with fresh randomness"

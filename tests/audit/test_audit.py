@@ -186,7 +186,9 @@ REFUSED = {
     ("--attack", "canary", "--set", "canaris=3"): "--set: must name a setting of canary, found 'canaris'. Did you mean 'canaries'?",
     ("--set", "canaries=many"): "--set: must be NAME=VALUE with a number, found 'canaries=many'.",
     ("--set", "canaries=3"): "canaries: must be at least 100, found 3.",
-    ("--seconds", "0"): "--seconds: must be above 0, found 0.",
+    ("--seconds", "0"): "--seconds: must be above 0 and at most 1e+09, found 0.",
+    ("--seconds", "inf"): "--seconds: must be above 0 and at most 1e+09, found inf.",
+    ("--seconds", "nan"): "--seconds: must be above 0 and at most 1e+09, found nan.",
     ("--trial", "99"): "--trial: must be a trial that was measured, found 99. `fedpareto front` lists those on the front.",
     ("--trial", "0", "--front"): "audit: --trial must stand without --front, found both. Leave one out.",
 }

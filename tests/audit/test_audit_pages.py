@@ -13,7 +13,7 @@ import pytest
 from fedpareto import Store, load_study
 from fedpareto.audit.words import sentence
 from fedpareto.report.audit_panel import panel
-from fedpareto.report.audits import NO_PROOF, lines
+from fedpareto.report.audits import NO_PROOF, gain, lines, outdone
 from fedpareto.report.compare import compare
 from fedpareto.report.compare_page import comparison_page
 from fedpareto.report.evidence import evidence
@@ -110,7 +110,16 @@ def test_an_attack_of_somebody_else_may_measure_what_it_likes(finished_study):
     assert any("depth 3" in line for line in text)
     for measures in (odd, {"psnr": 12.0}, {"epsilon_hat": 1.0}, {"auc": "x"}, {"strength": 1.0}):
         assert sentence(measures)
+    assert sentence({"depth": 3, "alarm": True}).endswith("ALARM: the attack does not say why")
     assert "What an attacker really gets" in comparison_page(compare([finished_study]))
+
+
+def test_a_line_up_orders_points_where_no_picture_is_left():
+    measures = {"psnr": 7.0, "psnr_of_mean": 12.0, "lineup_place": 25.0, "candidates": 101}
+    audit = Audit(0, {}, "inversion", "server", 0, {}, measures)
+    assert (gain(audit), outdone(audit)) == (0.0, 0.75)
+    assert outdone(replace(audit, measures={"psnr": 7.0})) is None
+    assert outdone(replace(audit, measures=measures | {"candidates": 1})) is None
 
 
 def test_without_audits_nothing_is_shown(finished_study, fedpareto):
