@@ -382,9 +382,8 @@ def _ours(
 def _as_plain(found: theory.Found, seconds_per_round: float) -> dict[str, Any]:
     """Return what a search found and cost, as plain data."""
     names = found.points.dtype.names or ()
-    return _costs(found.cost, found.cost.seconds(seconds_per_round)) | {
-        "points": [dict(zip(names, row, strict=True)) for row in found.points.tolist()],
-    }
+    points = [dict(zip(names, row, strict=True)) for row in found.points.tolist()]
+    return _costs(found.cost, found.cost.seconds(seconds_per_round)) | {"points": points}
 
 
 def _costs(cost: theory.Spending, seconds: float) -> dict[str, Any]:

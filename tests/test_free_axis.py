@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -103,7 +104,7 @@ def test_a_database_of_the_first_version_can_be_read_and_continued(tiny_study, t
     path = tmp_path / "old.db"
     with run(study, path):
         pass
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         for table in ("trials", "repeats"):
             db.execute(f"ALTER TABLE {table} DROP COLUMN curves")
         db.execute("ALTER TABLE sessions DROP COLUMN ended")

@@ -155,4 +155,5 @@ def test_a_picked_point_of_a_study_with_code_of_its_own_is_written_unrun_and_tra
             for words in (("run", "hospitals.toml"), ("pick", "hospitals.toml", "--output", "chosen.toml"), ("run", "chosen.toml"))]
     assert [d.returncode for d in done] == [0, 0, 0], [d.stderr for d in done]
     assert ["runs your own code" in d.stderr for d in done] == [True, False, True]
+    assert "Always giving the same answer has one_minus_auc 0.5." in done[0].stdout
     assert "recommended ★ trial 0" in done[2].stdout

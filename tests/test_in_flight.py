@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from fedpareto.trials import Result
 
 
 def rows(db: Path) -> dict[str, list[Any]]:
-    with sqlite3.connect(db) as connection:
+    with closing(sqlite3.connect(db)) as connection, connection:
         return {t: connection.execute(f"SELECT * FROM {t} ORDER BY 1, 2").fetchall() for t in ("study", "trials", "repeats")}
 
 
@@ -115,7 +116,7 @@ def test_a_study_under_way_verifies_as_far_as_it_is_known(tmp_path: Path) -> Non
     with Store.read(tmp_path / "way.db") as store:
         assert list(verify(asked, store)) == []
         changed = store.trials()[-1]
-    with sqlite3.connect(tmp_path / "way.db") as db:
+    with closing(sqlite3.connect(tmp_path / "way.db")) as db, db:
         db.execute("UPDATE trials SET settings = json_set(settings, '$.sigma', 0.5), checksum = NULL WHERE number = ?", (changed.number,))
     with Store.read(tmp_path / "way.db") as store:
         assert [line.split(":")[0] for line in verify(asked, store)] == [f"trial {changed.number}"]
@@ -125,7 +126,7 @@ def test_a_lost_row_is_proposed_again_from_the_rows_that_it_followed(tmp_path: P
     asked = searched(tmp_path, "nsga2", 1)
     run(asked, tmp_path / "whole.db").close()
     before = rows(tmp_path / "whole.db")
-    with sqlite3.connect(tmp_path / "whole.db") as db:
+    with closing(sqlite3.connect(tmp_path / "whole.db")) as db, db:
         db.execute("UPDATE repeats SET measures = '{}' WHERE trial = 5")
         db.execute("DELETE FROM trials WHERE number = 9")
     found = rescue(lambda seed: asked, tmp_path / "whole.db", tmp_path / "rescued.db")

@@ -26,7 +26,7 @@ PARTS = {  # what the study of an optimizer has in place of noise on models, so 
 
 # One process imports torch once, runs each study undisturbed on one thread, then forks children and kills them.
 KILLER = """
-import json, os, random, signal, sqlite3, sys, time, traceback, warnings
+import contextlib, json, os, random, signal, sqlite3, sys, time, traceback, warnings
 from pathlib import Path
 warnings.simplefilter("ignore")
 import torch
@@ -69,7 +69,7 @@ def ended(child):
     return status == signal.SIGKILL
 
 def rows(db):
-    with sqlite3.connect(db) as c:
+    with contextlib.closing(sqlite3.connect(db)) as c:
         return [c.execute(f"SELECT * FROM {t} ORDER BY 1, 2").fetchall() for t in ("study", "trials", "repeats")]
 
 def alone(path):

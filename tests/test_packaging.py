@@ -131,3 +131,23 @@ def test_the_conda_recipe_says_what_the_project_says() -> None:
     assert recipe["about"]["summary"] == PROJECT["description"]
     assert recipe["about"]["license"] == PROJECT["license"]
     assert recipe["requirements"]["host"][-1].split(" ", 1) == ["setuptools", tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"][0][10:]]
+
+
+def test_the_conda_recipe_leaves_nothing_empty() -> None:
+    """rattler-build refuses a key without a value."""
+    yaml = pytest.importorskip("yaml")
+
+    def empty(part: object) -> bool:
+        if isinstance(part, dict):
+            return any(map(empty, part.values()))
+        return part is None or (isinstance(part, list) and any(map(empty, part)))
+
+    assert not empty(yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text()))
+
+
+def test_the_conda_recipe_is_rendered_by_what_builds_it() -> None:
+    """Where py-rattler-build is installed; it is no dependency of the tests."""
+    rattler_build = pytest.importorskip("rattler_build")
+    (rendered,) = rattler_build.Stage0Recipe.from_file(ROOT / "conda" / "recipe.yaml").render(rattler_build.VariantConfig())
+    made = rendered.recipe().to_dict() if callable(rendered.recipe) else rendered.recipe.to_dict()
+    assert (made["package"]["version"], made["build"]["noarch"]) == (fedpareto.__version__, "python")

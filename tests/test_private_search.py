@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -129,7 +130,7 @@ def test_a_search_that_was_interrupted_goes_on_as_if_it_had_not_been(write, tmp_
     study = load_study(write())
     with run(study) as store:
         whole, secret = rows_of(store), store.secret
-    with sqlite3.connect(study.path.with_suffix(".db")) as db:
+    with closing(sqlite3.connect(study.path.with_suffix(".db"))) as db, db:
         db.execute("DELETE FROM repeats WHERE trial = 2 OR (trial = 1 AND repeat = 1)")
         db.execute("UPDATE trials SET state = 'pending', measures = NULL, spread = NULL, checksum = NULL WHERE number > 0")
     db.close()
@@ -228,7 +229,7 @@ def test_an_adaptive_search_with_a_mechanism_of_ones_own_has_no_known_price(writ
 def test_trainings_of_before_that_shared_their_noise_are_refused(write, fedpareto):
     path = write()
     run(load_study(path)).close()
-    with sqlite3.connect(path.with_suffix(".db")) as db:
+    with closing(sqlite3.connect(path.with_suffix(".db"))) as db, db:
         db.execute("ALTER TABLE study DROP COLUMN secret")
         db.execute("ALTER TABLE sessions DROP COLUMN work")
         for table in ("study", "trials", "repeats", "sessions"):

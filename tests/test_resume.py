@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 import torch
@@ -81,7 +82,7 @@ SMALL = {"bayesian": "batch = 4\nstart = 4", "fedmoeac": "population = 4", "grid
 
 def rows(db):
     """Everything the database says of the study, but for when it was run."""
-    with sqlite3.connect(db) as connection:
+    with closing(sqlite3.connect(db)) as connection, connection:
         return {table: connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
                 for table in ("study", "trials", "repeats")}
 
@@ -97,7 +98,7 @@ def progress(db):
     if not db.exists():
         return 0
     try:
-        with sqlite3.connect(f"file:{db}?mode=ro", uri=True, timeout=1) as connection:
+        with closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True, timeout=1)) as connection, connection:
             return connection.execute("SELECT count(*) FROM repeats").fetchone()[0]
     except sqlite3.Error:
         return 0
@@ -156,7 +157,7 @@ def test_a_study_killed_twenty_times_equals_the_study_left_alone(study, tmp_path
     _, errors = last.communicate(timeout=120)
     assert last.returncode == 0, errors.decode()
     assert rows(killed) == rows(alone)
-    with sqlite3.connect(killed) as connection:
+    with closing(sqlite3.connect(killed)) as connection, connection:
         assert connection.execute("SELECT count(*) FROM sessions").fetchone()[0] >= 15  # it was killed while at work
     loaded = load_study(study)
     with Store.read(killed) as store:
@@ -221,7 +222,7 @@ def test_a_finished_study_is_left_as_it_is(study, tmp_path):
 def test_verify_finds_a_row_that_was_tampered_with(study, tmp_path):
     db = tmp_path / "tampered.db"
     run(load_study(study, budget=24), db).close()
-    with sqlite3.connect(db) as connection:
+    with closing(sqlite3.connect(db)) as connection, connection:
         connection.execute("UPDATE trials SET settings = json_set(settings, '$.sigma', 0.5), checksum = NULL WHERE number = 3")
         connection.execute("UPDATE trials SET measures = json_set(measures, '$.test_error', 0.0), checksum = NULL WHERE number = 9")
     with Store.read(db) as store:

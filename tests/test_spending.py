@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -61,7 +62,7 @@ class Thrifty:
 
 
 def rows(db):
-    with sqlite3.connect(db) as connection:
+    with closing(sqlite3.connect(db)) as connection, connection:
         return {table: connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in ("study", "trials", "repeats")}
 
 
@@ -147,7 +148,7 @@ def test_verify_agrees_and_finds_a_trial_trained_too_rarely(thrifty, tmp_path):
         often, rarely = (next(t.number for t in store.trials()[5:] if t.runs == runs) for runs in (4, 1))
     tampered = tmp_path / "tampered.db"
     tampered.write_bytes(path.read_bytes())
-    with sqlite3.connect(tampered) as db:
+    with closing(sqlite3.connect(tampered)) as db, db:
         db.execute("DELETE FROM repeats WHERE trial = ? AND repeat > 1", (often,))
         db.execute("INSERT INTO repeats SELECT trial, 1, measures, error, curves, NULL FROM repeats WHERE trial = ?", (rarely,))
         db.execute("UPDATE trials SET checksum = NULL")  # changed by hand, and meant

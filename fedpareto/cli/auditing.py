@@ -95,8 +95,8 @@ def audit(
     settings = dict(map(_setting, options))
     asked_views = _views(views)
     study, store = opened(study_file, db, run_code=True)
-    chosen = attacks_of(attacks.split(",") if attacks else list(ATTACKS), settings)
     with store:
+        chosen = attacks_of(attacks.split(",") if attacks else list(ATTACKS), settings)
         points = _points(looked(study, store), trial)
         done = store.audits()
         path = store.path

@@ -116,12 +116,22 @@ def opened(
     Unless the command must run them, parts of the user's own are not imported. Unless it trains,
     what the database keeps of the data stands for them.
     """
-    from fedpareto.baselines import remembering
-    from fedpareto.problem import is_private
     from fedpareto.store import Store
-    from fedpareto.study import load_study, load_to_look
 
     store = Store.read(database_of(study_file, db))
+    try:
+        return _study_of(study_file, store, run_code, train), store
+    except BaseException:
+        store.close()
+        raise
+
+
+def _study_of(study_file: Path, store: Store, run_code: bool, train: bool) -> Study:
+    """Return the study that a store is of; one that has changed is refused."""
+    from fedpareto.baselines import remembering
+    from fedpareto.problem import is_private
+    from fedpareto.study import load_study, load_to_look
+
     if run_code:
         study = load_study(study_file, seed=store.seed)
     else:
@@ -129,7 +139,7 @@ def opened(
     store.check(study.identity)
     if is_private(study.problem):
         store.check_noise()
-    return (study if train else replace(study, problem=remembering(study, store))), store
+    return study if train else replace(study, problem=remembering(study, store))
 
 
 def database_of(study_file: Path, db: Path | None) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedpareto.baselines import never_unprotected
 from fedpareto.problem import HasBaselines
-from fedpareto.report.choose import Held, aim_of
+from fedpareto.report.choose import Held, aim_of, called
 from fedpareto.report.points import View
 
 NEVER = (
@@ -23,7 +23,7 @@ def against(seen: View) -> list[str]:
     lines = []
     if found.trivial is not None and measure in found.trivial.measures:
         value = found.trivial.measures[measure]
-        lines.append(f"Always giving the same answer has {measure} {value:.4g}.")
+        lines.append(f"Always giving the same answer has {called(measure)} {value:.4g}.")
     if found.unprotected is not None:
         lines.append(_unprotected(found.unprotected, measure, seen.study.repeats))
     elif measure and never_unprotected(seen.study.problem):
@@ -42,7 +42,7 @@ def _unprotected(held: Held, measure: str, repeats: int) -> str:
     spread = held.spread.get(measure, 0.0)
     apart = f" ± {spread:.2g}" if repeats > 1 and spread > 0 else ""
     return (
-        f"The same federation without protection has {measure} "
+        f"The same federation without protection has {called(measure)} "
         f"{held.measures.get(measure, math.nan):.4g}{apart}{how}: the settings of the trial that "
         f"lost least, trained {repeats} {'times' if repeats > 1 else 'time'}, not counted as a "
         "trial."

@@ -123,6 +123,11 @@ class Aim:
         return self.loss is None or not self.value(point) >= self.trivial
 
 
+def called(measure: str) -> str:
+    """Return the name of a measure, without the module that one of the user's own comes from."""
+    return measure.rpartition(":")[2]
+
+
 def aim_of(problem: Problem, baselines: Baselines) -> Aim:
     """Return what choices of a study go by."""
     if not isinstance(problem, HasBaselines) or problem.loss is None:
@@ -220,8 +225,8 @@ def no_use(front: Sequence[Point], aim: Aim) -> str:
 def _no_better(aim: Aim, value: float, which: str = "this point") -> str:
     """Say that a point does not beat the best constant answer."""
     return (
-        f"Always giving the same answer has {aim.measure} {aim.trivial:.4g}, and {which} has "
-        f"{value:.4g}: such a model is of no use."
+        f"Always giving the same answer has {called(aim.measure)} {aim.trivial:.4g}, and {which} "
+        f"has {value:.4g}: such a model is of no use."
     )
 
 

@@ -15,12 +15,14 @@ from fedpareto.federation import Federation
 from fedpareto.federation.timing import block_seconds
 from fedpareto.problem import Checks, is_private
 from fedpareto.report.progress import in_words, progress
+from fedpareto.report.proposing import proposing_seconds
 from fedpareto.settings import largest
 from fedpareto.store import Store
 from fedpareto.study import Study
 from fedpareto.words import visible
 
 Shown = Callable[[Study, Path], AbstractContextManager[Callable[[Store], None]]]
+WORTH_SAYING = 5.0  # seconds of proposals
 FEW = 100  # rounds of blocks that are trained before a few rounds could be timed to any use
 
 
@@ -28,7 +30,7 @@ def estimate(study: Study, rows: Path) -> str:
     """Return a line that says how much is left to train and about how long it takes.
 
     By the trainings so far; before the first, by a few rounds of one block, unless the study is
-    over as soon as those, or its data are private.
+    over as soon as those, or its data are private. Proposals are timed on rows that are made up.
     """
     try:
         if isinstance(study.problem, Checks):
@@ -41,14 +43,26 @@ def estimate(study: Study, rows: Path) -> str:
         return "nothing is left to train"
     what = f"{trials} {'trial' if trials == 1 else 'trials'}"
     what += f" × {study.repeats} repeats" if study.repeats > 1 else ""
+    parts = [*_training(study, trials, found[1] if found else 0.0), *_proposing(study, trials)]
+    return f"{what}: about {' and '.join(parts)}" if parts else what
+
+
+def _training(study: Study, trials: int, each: float) -> list[str]:
+    """Return how long so many trials train, by the seconds of a training so far or by a try."""
     blocks = _blocks(study, trials)
-    if found is not None and found[1]:
-        seconds = blocks * study.problem.block * found[1]  # a block that is not full takes as long
-        return f"{what}: about {in_words(max(1.0, seconds))} of training, by those so far"
-    each = _probed(study, blocks)
-    if each is None:
-        return what
-    return f"{what}: about {in_words(max(1.0, blocks * each))} of training"
+    if each:
+        seconds = blocks * study.problem.block * each  # a block that is not full takes as long
+        return [f"{in_words(max(1.0, seconds))} of training, by those so far"]
+    block = _probed(study, blocks)
+    return [] if block is None else [f"{in_words(max(1.0, blocks * block))} of training"]
+
+
+def _proposing(study: Study, trials: int) -> list[str]:
+    """Return how long so many trials take to be proposed; nothing if that is next to nothing."""
+    seconds = _tried(lambda: proposing_seconds(study, study.budget - trials))
+    if seconds is None or seconds < WORTH_SAYING:
+        return []
+    return [f"{in_words(seconds)} of proposing trials"]
 
 
 def training_time(study: Study, store: Store) -> str:
@@ -113,12 +127,18 @@ def _rounds(study: Study) -> int:
 
 def _probed(study: Study, blocks: int) -> float | None:
     """Return the seconds of a block, by a few rounds; None where that is not known or not to be."""
-    if not isinstance(study.problem, Federation) or is_private(study.problem):
+    problem = study.problem
+    if not isinstance(problem, Federation) or is_private(problem):
         return None
     if blocks * _rounds(study) <= FEW:
         return None
-    with contextlib.suppress(Exception), _quiet(), guarded():  # the run itself says what is wrong
-        return block_seconds(study.problem)
+    return _tried(lambda: block_seconds(problem))
+
+
+def _tried(timed: Callable[[], float | None]) -> float | None:
+    """Return what was timed; None if it fails: the run itself says what is wrong."""
+    with contextlib.suppress(Exception), _quiet(), guarded():
+        return timed()
     return None
 
 

@@ -14,7 +14,7 @@ from fedpareto import __version__
 from fedpareto.federation import MEASURES, Federation
 from fedpareto.files import write_again
 from fedpareto.problem import Judge, Limit, is_private
-from fedpareto.report.again import again, signed
+from fedpareto.report.again import again, run_again, signed
 from fedpareto.report.against import against
 from fedpareto.report.audits import lines
 from fedpareto.report.caveats import not_guaranteed, threat
@@ -365,7 +365,7 @@ def _reproduce(
     rows.append(("SHA-256 of the rows", code(rows_sha256(trials))))
     name = in_shell(path.name) if path else ""
     commands = [
-        f"fedpareto run {name} --seed {seen.study.seed}",
+        run_again(seen, name),
         f"fedpareto verify {name}",
         again(name, limits, prefer),
     ]

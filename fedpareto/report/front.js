@@ -34,7 +34,7 @@ function drawFront() {
   plot = null;
   if (!size()) return void node(box, "p", {}, "No trial was measured.");
   const across = axisOf(state.x, "x"), upwards = axisOf(state.y, "y");
-  const height = Math.max(320, Math.min(540, box.clientWidth * 0.72), Math.min(760, box.clientHeight)); // as tall as what stands beside it
+  const height = Math.max(320, Math.min(540, box.clientWidth * 0.72), Math.min(840, box.clientHeight)); // as tall as what stands beside it
   const drawn = frame(box, height, across, upwards, `${upwards.label} against ${across.label}, every trial`);
   const pen = layer(box, drawn.W, drawn.H);
   const over = node(box, "svg", { class: "over", width: drawn.W, height: drawn.H, viewBox: `0 0 ${drawn.W} ${drawn.H}` });

@@ -18,6 +18,7 @@ from fedpareto.federation import MEASURES, Federation
 from fedpareto.files import write_again
 from fedpareto.privacy import VIEWS, rounded_up
 from fedpareto.problem import Limit, is_private
+from fedpareto.report.again import run_again
 from fedpareto.report.against import against
 from fedpareto.report.against import as_data as baselines
 from fedpareto.report.audit_panel import panel
@@ -317,7 +318,7 @@ def _commands(seen: View) -> list[str]:
         return []
     name = in_shell(seen.study.path.name)
     return [
-        f"fedpareto run {name} --budget {seen.study.budget} --seed {seen.study.seed}",
+        run_again(seen, name),
         f"fedpareto verify {name}",
     ]
 

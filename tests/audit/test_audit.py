@@ -308,3 +308,14 @@ def test_every_attack_is_a_family_member_with_described_settings():
         assert all(rule_of(f).help for f in fields(cls))
     with pytest.raises(FedparetoError):
         attacks_of(["nothing"], {})
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_refused_command_closes_the_database_that_it_had_opened(changed, finished_study, fedpareto, monkeypatch):
+    """Python 3.13 complains of one that is left open."""
+    closed, close = [], Store.close
+    monkeypatch.setattr(Store, "close", lambda self: closed.append(self) or close(self))
+    if changed:
+        finished_study.write_text(finished_study.read_text().replace("rounds = 1", "rounds = 2"))
+    assert fedpareto("audit", finished_study, *(() if changed else ("--attack", "canary", "--set", "canaris=3"))).status == 2
+    assert len(closed) == 1

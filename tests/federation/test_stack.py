@@ -467,7 +467,8 @@ def test_a_key_that_the_users_own_module_does_not_take_is_one_clear_error(own):
     ended = own('name = "mymodels:Net"\nwdth = 8')
     assert ended.status == 2
     assert ended.err.startswith("error: model.name: 'mymodels:Net' must be built by a call with {\"wdth\": 8}, found TypeError: ")
-    assert ended.err.endswith(" unexpected keyword argument 'wdth'. Give it the keys it takes.\n")
+    suggested = " Did you mean 'width'?" if sys.version_info >= (3, 13) else ""
+    assert ended.err.endswith(f" unexpected keyword argument 'wdth'.{suggested} Give it the keys it takes.\n")
 
 
 def test_a_study_may_name_a_function_that_makes_the_module(own):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
+import numpy as np
 import pytest
+from test_resume import SMALL
 
 from fedpareto import (
     Data,
@@ -18,12 +21,32 @@ from fedpareto import (
     load_study,
     run,
 )
-from fedpareto.federation.timing import LONG, block_seconds
-from fedpareto.optimizers import Random
-from fedpareto.problem import listening
+from fedpareto.federation.timing import LONG as LONG_ROUND
+from fedpareto.federation.timing import block_seconds
+from fedpareto.optimizers import OPTIMIZERS, Random
+from fedpareto.problem import feasible, judges, listening
 from fedpareto.report import cost
 from fedpareto.report.cost import estimate
+from fedpareto.report.proposing import LONG, made_up, proposing_seconds
 from fedpareto.trials import Trial
+
+
+@dataclass(frozen=True)
+class Slow:
+    """An optimizer whose proposals take longer the more is known, by the cube of it, on a clock of its own."""
+
+    batch: int = 4
+    now: ClassVar[list[float]] = [0.0]
+    calls: ClassVar[int] = 0
+
+    def propose(self, problem, history, n, seed):
+        Slow.calls += 1
+        Slow.now[0] += (len(history) / 200) ** 3
+        return np.zeros((n, len(problem.space)))
+
+    @classmethod
+    def clock(cls):
+        return cls.now[0]
 
 
 @pytest.fixture
@@ -59,8 +82,8 @@ def test_what_was_trained_tells_what_the_rest_takes(tiny_study):
     with run(study) as store:
         (work,) = store.works().values()
     assert estimate(study, tiny_study.with_suffix(".db")) == "nothing is left to train"
-    said = estimate(replace(study, budget=2000), tiny_study.with_suffix(".db"))
-    assert said.startswith("1998 trials: about ")
+    said = estimate(replace(study, budget=200), tiny_study.with_suffix(".db"))
+    assert said.startswith("198 trials: about ")
     assert said.endswith(" of training, by those so far")
     assert work.seconds > 0
 
@@ -70,6 +93,47 @@ def test_private_data_are_not_trained_on_to_tell_the_time(long_study, tmp_path, 
     problem = long_study.problem
     hidden = replace(long_study, problem=replace(problem, privacy=replace(problem.privacy, private_data=True), objectives=(), block=1))
     assert estimate(hidden, tmp_path / "none.db") == "240 trials × 5 repeats"
+
+
+def test_proposals_are_timed_on_rows_that_are_made_up(tiny_study, tmp_path, monkeypatch):
+    """Half of the time before the middle of what is left, and half after it, up to a cubic law."""
+    asked = replace(load_study(tiny_study), budget=400, optimizer=Slow())
+    monkeypatch.setattr(asked.problem.__class__, "measure", lambda *a: pytest.fail("nothing should be trained"))
+    whole = sum((4 * i / 200) ** 3 for i in range(100))
+    assert proposing_seconds(asked, 0, Slow.clock) == pytest.approx(whole, rel=0.03)
+    rest = sum((4 * i / 200) ** 3 for i in range(50, 100))
+    assert proposing_seconds(asked, 200, Slow.clock) == pytest.approx(rest, rel=0.03)
+    assert proposing_seconds(asked, 364, Slow.clock) == 0  # nine proposals are left
+
+
+def test_what_is_slow_is_timed_once_only(tiny_study):
+    asked = replace(load_study(tiny_study), budget=8000, optimizer=Slow())
+    before = Slow.calls
+    assert proposing_seconds(asked, 0, Slow.clock) > LONG * 2000
+    assert Slow.calls == before + 1
+
+
+def test_the_estimate_says_how_long_proposals_take(long_study, tmp_path, monkeypatch):
+    monkeypatch.setattr(cost, "block_seconds", lambda problem: 0.5)
+    monkeypatch.setattr(cost, "proposing_seconds", lambda study, begun: 90.0 if begun == 0 else pytest.fail("all are left"))
+    said = estimate(long_study, tmp_path / "none.db")
+    assert said.endswith(" min of training and 90 s of proposing trials")
+    monkeypatch.setattr(cost, "proposing_seconds", lambda study, begun: 4.9)
+    assert estimate(long_study, tmp_path / "none.db").endswith(" min of training")
+
+
+@pytest.mark.parametrize("name", [*OPTIMIZERS, "told"])
+def test_every_optimizer_takes_rows_that_are_made_up(name, tiny_study):
+    text = tiny_study.read_text().split("[optimizer]")[0].replace("budget = 2", "budget = 40")
+    kind = "bayesian" if name == "told" else name
+    if name == "told":
+        text = text.replace("rounds = 1", "rounds = [1, 9]")
+    tiny_study.write_text(f'{text}[optimizer]\nname = "{kind}"\n{SMALL[kind]}\n')
+    asked = load_study(tiny_study)
+    rows = made_up(asked.problem, 4, 5)
+    assert (len(rows), rows.failed.any(), len(rows.free_of)) == (20, False, 200 if name == "told" else 0)
+    assert feasible(judges(asked.problem), rows.judged).mean() > 0.2
+    assert proposing_seconds(asked, 0) > 0
 
 
 def test_own_code_that_fails_says_nothing_here(long_study, tmp_path, monkeypatch):
@@ -90,8 +154,8 @@ def test_the_command_says_it_on_its_error_stream_and_json_stays_json(tiny_study,
 def test_the_estimate_counts_what_comes_once_and_what_each_round_costs(monkeypatch):
     ticks = iter([0.0, 3.0, 10.0, 11.0, 20.0, 22.0])  # the first, one round in 1 s, three in 2 s
     assert block_seconds(federation(), lambda: next(ticks)) == 1 + 0.5 * 8
-    ticks = iter([0.0, LONG + 1])
-    assert block_seconds(federation(), lambda: next(ticks)) == (LONG + 1) * 9
+    ticks = iter([0.0, LONG_ROUND + 1])
+    assert block_seconds(federation(), lambda: next(ticks)) == (LONG_ROUND + 1) * 9
 
 
 def test_a_block_is_timed_for_real():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
 import re
 import shutil
@@ -15,8 +16,10 @@ import pytest
 
 import fedpareto as package
 from fedpareto import load_study, run, view
+from fedpareto.report.again import run_again
 from fedpareto.report.caveats import not_guaranteed
 from fedpareto.report.evidence import evidence, rows_sha256, write_evidence
+from fedpareto.report.page import page
 from fedpareto.store import Store
 
 from .test_points import study, trials
@@ -41,6 +44,24 @@ def made(path, **chosen):
         rows = store.trials()
     seen = view(load_study(path), rows)
     return seen, rows, words(evidence(seen, rows, **chosen))
+
+
+def test_the_command_that_makes_the_rows_again_makes_no_others(done, tmp_path, fedpareto):
+    """The study file says 12 trials; there are six, and a page of them must lead to six."""
+    some = tmp_path / "some.db"
+    asked = replace(load_study(done), budget=6)
+    with run(asked, some) as store:
+        rows = store.trials()
+        seen = view(load_study(done), rows)
+    text = words(evidence(seen, rows))
+    (command,) = re.findall(r"fedpareto (run tiny\.toml --budget 6 --seed 1) fedpareto verify", text)
+    assert command in json.dumps(page(seen))
+    assert fedpareto("run", done, "--db", tmp_path / "again.db", *command.split()[2:]).status == 0
+    with Store.read(tmp_path / "again.db") as store:
+        assert rows_sha256(store.trials()) == rows_sha256(rows)
+        assert rows_sha256(rows) in text
+    failed = replace(seen, failed=(replace(rows[5], number=8),))
+    assert run_again(failed, "x") == "fedpareto run x --budget 9 --seed 1"
 
 
 def test_the_evidence_answers_every_question_of_the_file(done):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_faults_are_named_with_their_place(study, old, new, says):
 
 def test_a_database_begun_before_servers_and_losses_could_be_named_goes_on(finished_study):
     """Version 0.1 knew neither [server], [local] nor training.loss."""
-    with sqlite3.connect(finished_study.with_suffix(".db")) as db:
+    with closing(sqlite3.connect(finished_study.with_suffix(".db"))) as db, db:
         identity = json.loads(db.execute("SELECT identity FROM study").fetchone()[0])
     assert "server" not in identity
     assert "local" not in identity

@@ -29,9 +29,11 @@ class Own:
         except Exception as error:
             if out_of_memory(error):
                 raise
+            found = told(error)
+            end = "" if found.endswith("?") else "."  # Python 3.13 asks "Did you mean 'width'?"
             raise ModelError(
                 f"model.name: {self.name!r} must be built by a call with {clean(self.arguments)}, "
-                f"found {told(error)}. Give it the keys it takes."
+                f"found {found}{end} Give it the keys it takes."
             ) from error
         if not isinstance(made, nn.Module):
             raise ModelError(
