@@ -6,11 +6,14 @@ import contextlib
 import importlib
 import logging
 import os
+import signal
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fedpareto.errors import FedparetoError, MissingPackage, SettingError
@@ -30,6 +33,10 @@ LOST = 4  # looks in a row without an answer, after which the head is said to be
 # network unless it takes this machine for one of a kind on which it makes no clusters.
 ALONE_HERE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+# Where this machine has Ray's token, `ray start --head` asks every program for it; programs show it
+# of themselves for `auto` alone.
+TOKEN = Path("~/.ray/auth_token").expanduser()
+SHOWS_TOKEN = {"RAY_AUTH_MODE": "token"}
 PATIENT = {"RAY_raylet_start_wait_time_s": "120"}  # a busy machine takes more than Ray's 30
 
 
@@ -251,11 +258,14 @@ def _connected(on: OnRay) -> Iterator[Any]:
         cpus = on.workers * on.cpus_per_block if on.workers else None
         options |= {"num_cpus": cpus, "include_dashboard": False}
     try:
-        ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+        with _signals_kept():
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
     except Exception as error:  # Ray raises nothing more special where a cluster does not start
+        found = f"{on.address or 'none that could be begun'}: {_last_line(error)}"
         raise SettingError(
             f"--address: must be a Ray cluster of this version, {ray.__version__}, or `auto` where "
-            f"one runs here, found {on.address or 'none that could be begun'}: {_last_line(error)}"
+            f"one runs here, found {found}. "
+            "If it asks for a token, ~/.ray/auth_token here must be that of its head."
         ) from error
     try:
         yield ray
@@ -263,9 +273,25 @@ def _connected(on: OnRay) -> Iterator[Any]:
         ray.shutdown()
 
 
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Leave to SIGTERM what it does: Ray prints a stack and exits as if the program had ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _imported(alone: bool) -> Any:
     """Return ray, which says nothing to its makers and, alone, listens to this machine only."""
-    for name, value in (QUIET | PATIENT | (ALONE_HERE if alone else {})).items():
+    told = QUIET | PATIENT | (ALONE_HERE if alone else {})
+    if TOKEN.is_file():
+        told |= SHOWS_TOKEN
+    for name, value in told.items():
         os.environ.setdefault(name, value)
     try:
         import ray

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from fedpareto.cli.studies import EXECUTORS as WORDS
 from fedpareto.errors import FedparetoError, SettingError
 from fedpareto.evaluate import blocks_of, results_of
 from fedpareto.executors import EXECUTORS, More, here, on_ray
+from fedpareto.executors import ray as on_ray_file
 from fedpareto.executors.worker import check, said_by, terms, trained
 from fedpareto.problem import Problem
 from fedpareto.report import cost
@@ -173,6 +176,27 @@ def test_before_the_first_training_its_cost_is_that_of_a_few_rounds_here(tiny_st
     assert cost_left(asked, None, 3) == (
         "cost: at most 30 trainings; by a few rounds of one block on this machine, 60 s of one worker, 0.0167 hours; 3 workers need at "
         "least 20 s. Other machines may take longer or less: to know it, run with a small --budget, then again: nothing is trained twice.")
+
+
+def test_the_token_of_a_machine_is_shown_to_every_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setattr(on_ray_file, "TOKEN", tmp_path / "auth_token")
+    on_ray_file._imported(alone=False)
+    assert "RAY_AUTH_MODE" not in os.environ
+    (tmp_path / "auth_token").write_text("0" * 64)
+    on_ray_file._imported(alone=False)
+    assert os.environ["RAY_AUTH_MODE"] == "token"
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    on_ray_file._imported(alone=False)
+    assert os.environ["RAY_AUTH_MODE"] == "disabled"
+
+
+def test_a_signal_that_ends_a_run_does_what_it_did_before_ray() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with on_ray_file._signals_kept():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 @pytest.mark.parametrize(("option", "value", "least"), [
