@@ -145,7 +145,7 @@ def on_a_cluster(workers: Sequence[int], quick: bool, parts: Sequence[str]) -> d
             ]
         if "long" in parts:
             found["long"] = [
-                busy(n, in_flight, 0.8, 20 if quick else 80, 0.3, batch)
+                busy(n, in_flight, 0.8, 20 if quick else 80, 0.5, batch)
                 for n in workers for batch, levels in ((1, (0, 4, 8)), (4, (0, 1, 2))) for in_flight in levels
             ]
     finally:
