@@ -19,12 +19,14 @@ from typing import Any
 from fedpareto.errors import FedparetoError, MissingPackage, SettingError
 from fedpareto.evaluate import Job, blocks_of
 from fedpareto.executors.base import More
-from fedpareto.executors.worker import Answer, Terms, said_by, terms, trained
+from fedpareto.executors.worker import Answer, Terms, Unreachable, said_by, terms, trained
 from fedpareto.problem import Problem, SendsData, is_private
 from fedpareto.trials import Result
 
 ALONE = 5  # deaths of a worker under one training before that is said to have failed
 TOGETHER = 2  # deaths under a block before it is halved, to find out which training it is
+MISSES = 100  # times in a row that a worker may not get at the data of a block
+PAUSE = 0.5  # seconds after each
 LOOK = 5.0  # seconds between two looks at the cluster
 ANSWERS = 3.0  # seconds in which the head must answer
 LOST = 4  # looks in a row without an answer, after which the head is said to be lost
@@ -85,10 +87,11 @@ def on_ray(
 
 @dataclass
 class _Block:
-    """A block under way, and how often its worker died."""
+    """A block under way, how often its worker died, and how often it could not get at the data."""
 
     jobs: list[Job]
     deaths: int = 0
+    misses: int = 0
 
 
 @dataclass
@@ -152,10 +155,24 @@ class _Run:
             ) from error
         except errors.RayError as error:
             return self._died(block, error)
+        if answer is None:
+            return self._missed(block, where)
         said_by(where, answer.said)
         if answer.refused:
             raise FedparetoError(f"{answer.refused} (on {where})")
         return answer.results  # type: ignore[no-any-return]
+
+    def _missed(self, block: _Block, where: str) -> Sequence[Result]:
+        """Put back a block whose worker could not get at the data: a machine may be lost."""
+        block.misses += 1
+        if block.misses >= MISSES:
+            raise FedparetoError(
+                f"worker: must get at the data of the run, found {MISSES} times that it did not "
+                f"(on {where}). Look at the network between it and this machine."
+            )
+        time.sleep(PAUSE)
+        self.waiting.appendleft(block)
+        return ()
 
     def _died(self, block: _Block, error: Exception) -> Sequence[Result]:
         """Put a block whose worker died back, in halves if that is not new; one alone fails."""
@@ -215,15 +232,25 @@ class _Run:
 
 def _trained(
     cargo: tuple[Terms, Any, Any], jobs: list[Job], seed: int
-) -> tuple[str, Answer]:  # runs in Ray's workers
-    """Train a block in a worker, and say where that is."""
+) -> tuple[str, Answer | None]:  # runs in Ray's workers
+    """Train a block in a worker, and say where that is; None if the data were not to be had."""
     ray: Any = importlib.import_module("ray")
     need, problem, data = cargo
     here = ray.get_runtime_context()
     where = f"{ray.util.get_node_ip_address()} ({here.get_node_id()[:6]})"
     gpus = ",".join(map(str, ray.get_gpu_ids()))
     where += f" GPU {gpus}" if gpus else ""
-    return where, trained(need, lambda: (ray.get(problem), ray.get(data)), jobs, seed, where)
+
+    def fetch() -> tuple[Problem, Any]:
+        try:
+            return ray.get(problem), ray.get(data)
+        except ray.exceptions.ObjectLostError as error:
+            raise Unreachable(_last_line(error)) from error
+
+    try:
+        return where, trained(need, fetch, jobs, seed, where)
+    except Unreachable:
+        return where, None
 
 
 def _last_line(error: Exception) -> str:

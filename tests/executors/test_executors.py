@@ -20,7 +20,7 @@ from fedpareto.errors import FedparetoError, SettingError
 from fedpareto.evaluate import blocks_of, results_of
 from fedpareto.executors import EXECUTORS, More, here, on_ray
 from fedpareto.executors import ray as on_ray_file
-from fedpareto.executors.worker import check, said_by, terms, trained
+from fedpareto.executors.worker import Unreachable, check, said_by, terms, trained
 from fedpareto.problem import Problem
 from fedpareto.report import cost
 from fedpareto.report.cost import cost_left
@@ -241,6 +241,22 @@ def test_a_problem_that_cannot_be_opened_there_is_said() -> None:
     assert answer.refused == (
         "worker: must be able to import all that the study names, found No module named 'mine'. Install it on every machine, or put "
         "it beside the study file.")
+
+
+def test_a_block_whose_data_were_not_to_be_had_is_put_back_and_after_many_times_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch() -> Any:
+        raise Unreachable("the owner is gone")
+
+    with pytest.raises(Unreachable):
+        trained(terms(1), fetch, [], 0, "there")
+    monkeypatch.setattr(on_ray_file, "PAUSE", 0.0)
+    under_way = on_ray_file._Run(on_ray(), None, Awkward(), 0)
+    block = on_ray_file._Block([])
+    for _ in range(on_ray_file.MISSES - 1):
+        assert under_way._missed(block, "there") == ()
+        assert under_way.waiting.popleft() is block
+    with pytest.raises(FedparetoError, match=r"worker: must get at the data of the run, found 100 times that it did not \(on there\)\. Look"):
+        under_way._missed(block, "there")
 
 
 def test_what_a_worker_says_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
