@@ -79,14 +79,14 @@ def busy(workers: int, in_flight: int, spread: float, trials: int, seconds: floa
         began = time.perf_counter()
         with run(study, Path(folder) / "busy.db", evaluate=on_ray(workers=workers)) as store:
             wall = time.perf_counter() - began
-            lasted = np.array([problem.lasts(t.settings["x"]) for t in store.trials()])
-    whole = lasted.sum() / workers
+            lasted = [problem.lasts(t.settings["x"]) for t in store.trials()]
+    whole = sum(lasted) / workers
     return {"workers": workers, "in_flight": in_flight, "spread": spread, "batch": workers * batch, "trials": workers * trials,
             "wall": wall, "busy": whole / wall, "ideal": whole / shortest(lasted, workers, workers * batch, in_flight)}
 
 
-def shortest(lasted: Any, workers: int, batch: int, in_flight: int) -> float:
-    """Return the seconds of a study whose trials last so long [n], if a free worker has the next one at once."""
+def shortest(lasted: Sequence[float], workers: int, batch: int, in_flight: int) -> float:
+    """Return the seconds of a study whose trials last so long, if a free worker has the next one at once."""
     now, handed, finished, under_way = 0.0, 0, set[int](), list[tuple[float, int]]()
     while len(finished) < len(lasted):
         first = next(i for i in range(len(lasted)) if i not in finished) // batch  # the first batch that is not finished
@@ -145,7 +145,7 @@ def on_a_cluster(workers: Sequence[int], quick: bool, parts: Sequence[str]) -> d
             ]
         if "long" in parts:
             found["long"] = [
-                busy(n, in_flight, 0.8, 20 if quick else 80, 0.3, batch)
+                busy(n, in_flight, 0.8, 20 if quick else 80, 0.5, batch)
                 for n in workers for batch, levels in ((1, (0, 4, 8)), (4, (0, 1, 2))) for in_flight in levels
             ]
     finally:
@@ -191,10 +191,10 @@ def main() -> None:
         empty(given.peak)
         return
     found = measured(given.workers, given.quick, given.parts)
-    print(json.dumps(found) if given.json else "\n".join(lines(found)))
     if given.save:
         before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"command": "python benchmarks/scale_out.py --save"}
         RESULTS.write_text(json.dumps(before | {part: joined(before.get(part, ()), rows) for part, rows in found.items()}, indent=1) + "\n")
+    print(json.dumps(found) if given.json else "\n".join(lines(found)))
 
 
 if __name__ == "__main__":

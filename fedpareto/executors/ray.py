@@ -6,22 +6,27 @@ import contextlib
 import importlib
 import logging
 import os
+import signal
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fedpareto.errors import FedparetoError, MissingPackage, SettingError
 from fedpareto.evaluate import Job, blocks_of
 from fedpareto.executors.base import More
-from fedpareto.executors.worker import Answer, Terms, said_by, terms, trained
+from fedpareto.executors.worker import Answer, Terms, Unreachable, said_by, terms, trained
 from fedpareto.problem import Problem, SendsData, is_private
 from fedpareto.trials import Result
 
 ALONE = 5  # deaths of a worker under one training before that is said to have failed
 TOGETHER = 2  # deaths under a block before it is halved, to find out which training it is
+MISSES = 100  # times in a row that a worker may not get at the data of a block
+PAUSE = 0.5  # seconds after each
 LOOK = 5.0  # seconds between two looks at the cluster
 ANSWERS = 3.0  # seconds in which the head must answer
 LOST = 4  # looks in a row without an answer, after which the head is said to be lost
@@ -30,6 +35,10 @@ LOST = 4  # looks in a row without an answer, after which the head is said to be
 # network unless it takes this machine for one of a kind on which it makes no clusters.
 ALONE_HERE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+# Where this machine has Ray's token, `ray start --head` asks every program for it; programs show it
+# of themselves for `auto` alone.
+TOKEN = Path("~/.ray/auth_token").expanduser()
+SHOWS_TOKEN = {"RAY_AUTH_MODE": "token"}
 PATIENT = {"RAY_raylet_start_wait_time_s": "120"}  # a busy machine takes more than Ray's 30
 
 
@@ -78,10 +87,11 @@ def on_ray(
 
 @dataclass
 class _Block:
-    """A block under way, and how often its worker died."""
+    """A block under way, how often its worker died, and how often it could not get at the data."""
 
     jobs: list[Job]
     deaths: int = 0
+    misses: int = 0
 
 
 @dataclass
@@ -145,10 +155,24 @@ class _Run:
             ) from error
         except errors.RayError as error:
             return self._died(block, error)
+        if answer is None:
+            return self._missed(block, where)
         said_by(where, answer.said)
         if answer.refused:
             raise FedparetoError(f"{answer.refused} (on {where})")
         return answer.results  # type: ignore[no-any-return]
+
+    def _missed(self, block: _Block, where: str) -> Sequence[Result]:
+        """Put back a block whose worker could not get at the data: a machine may be lost."""
+        block.misses += 1
+        if block.misses >= MISSES:
+            raise FedparetoError(
+                f"worker: must get at the data of the run, found {MISSES} times that it did not "
+                f"(on {where}). Look at the network between it and this machine."
+            )
+        time.sleep(PAUSE)
+        self.waiting.appendleft(block)
+        return ()
 
     def _died(self, block: _Block, error: Exception) -> Sequence[Result]:
         """Put a block whose worker died back, in halves if that is not new; one alone fails."""
@@ -208,15 +232,25 @@ class _Run:
 
 def _trained(
     cargo: tuple[Terms, Any, Any], jobs: list[Job], seed: int
-) -> tuple[str, Answer]:  # runs in Ray's workers
-    """Train a block in a worker, and say where that is."""
+) -> tuple[str, Answer | None]:  # runs in Ray's workers
+    """Train a block in a worker, and say where that is; None if the data were not to be had."""
     ray: Any = importlib.import_module("ray")
     need, problem, data = cargo
     here = ray.get_runtime_context()
     where = f"{ray.util.get_node_ip_address()} ({here.get_node_id()[:6]})"
     gpus = ",".join(map(str, ray.get_gpu_ids()))
     where += f" GPU {gpus}" if gpus else ""
-    return where, trained(need, lambda: (ray.get(problem), ray.get(data)), jobs, seed, where)
+
+    def fetch() -> tuple[Problem, Any]:
+        try:
+            return ray.get(problem), ray.get(data)
+        except ray.exceptions.ObjectLostError as error:
+            raise Unreachable(_last_line(error)) from error
+
+    try:
+        return where, trained(need, fetch, jobs, seed, where)
+    except Unreachable:
+        return where, None
 
 
 def _last_line(error: Exception) -> str:
@@ -251,11 +285,14 @@ def _connected(on: OnRay) -> Iterator[Any]:
         cpus = on.workers * on.cpus_per_block if on.workers else None
         options |= {"num_cpus": cpus, "include_dashboard": False}
     try:
-        ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+        with _signals_kept():
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
     except Exception as error:  # Ray raises nothing more special where a cluster does not start
+        found = f"{on.address or 'none that could be begun'}: {_last_line(error)}"
         raise SettingError(
             f"--address: must be a Ray cluster of this version, {ray.__version__}, or `auto` where "
-            f"one runs here, found {on.address or 'none that could be begun'}: {_last_line(error)}"
+            f"one runs here, found {found}. "
+            "If it asks for a token, ~/.ray/auth_token here must be that of its head."
         ) from error
     try:
         yield ray
@@ -263,9 +300,25 @@ def _connected(on: OnRay) -> Iterator[Any]:
         ray.shutdown()
 
 
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Leave to SIGTERM what it does: Ray prints a stack and exits as if the program had ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _imported(alone: bool) -> Any:
     """Return ray, which says nothing to its makers and, alone, listens to this machine only."""
-    for name, value in (QUIET | PATIENT | (ALONE_HERE if alone else {})).items():
+    told = QUIET | PATIENT | (ALONE_HERE if alone else {})
+    if TOKEN.is_file():
+        told |= SHOWS_TOKEN
+    for name, value in told.items():
         os.environ.setdefault(name, value)
     try:
         import ray

@@ -45,6 +45,10 @@ class Answer:
     refused: str = ""  # why it trained nothing: the user must mend something
 
 
+class Unreachable(Exception):
+    """What a process needs was not to be had just now; elsewhere or later it may be."""
+
+
 def terms(threads: int) -> Terms:
     """Return what must hold wherever blocks of this process are trained."""
     beside = tuple(map(str, folders()))
@@ -101,6 +105,8 @@ def _problem(need: Terms, fetch: Fetch) -> Problem:
     check(need.own, own_hashes(need.own))
     try:
         problem, data = fetch()
+    except Unreachable:
+        raise
     except Exception as error:
         found = str(error).strip().splitlines() or [told(error)]
         raise FedparetoError(

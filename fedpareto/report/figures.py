@@ -316,10 +316,7 @@ def _numbers(values: Sequence[Any]) -> list[float]:
 
 
 def draw_settings(axes: Axes, seen: View) -> None:
-    """Draw each trial as a line through its settings and objectives, with the front in colour.
-
-    Of very many, only some beside the front: more would be one grey area, and take long.
-    """
+    """Draw trials as lines through settings and objectives: the front in colour, of others some."""
     from matplotlib.collections import LineCollection
 
     dimensions = _dimensions(seen)
@@ -333,8 +330,8 @@ def draw_settings(axes: Axes, seen: View) -> None:
         (2, ORANGE, 1.0, 2.4),
     ):
         mine = [line for line, of in zip(lines, kinds, strict=True) if of == kind]
-        mine = mine[:: 1 if kind else every]
-        drawn = [np.column_stack([range(len(line)), line]) for line in mine]
+        some = mine[:: 1 if kind else every]
+        drawn = [np.column_stack([range(len(line)), line]) for line in some]
         many = LineCollection(drawn, colors=colour, alpha=alpha, linewidths=width, zorder=2)
         axes.add_collection(many)
     axes.autoscale_view()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,8 @@ from fedpareto.cli.studies import EXECUTORS as WORDS
 from fedpareto.errors import FedparetoError, SettingError
 from fedpareto.evaluate import blocks_of, results_of
 from fedpareto.executors import EXECUTORS, More, here, on_ray
-from fedpareto.executors.worker import check, said_by, terms, trained
+from fedpareto.executors import ray as on_ray_file
+from fedpareto.executors.worker import Unreachable, check, said_by, terms, trained
 from fedpareto.problem import Problem
 from fedpareto.report import cost
 from fedpareto.report.cost import cost_left
@@ -175,6 +178,27 @@ def test_before_the_first_training_its_cost_is_that_of_a_few_rounds_here(tiny_st
         "least 20 s. Other machines may take longer or less: to know it, run with a small --budget, then again: nothing is trained twice.")
 
 
+def test_the_token_of_a_machine_is_shown_to_every_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setattr(on_ray_file, "TOKEN", tmp_path / "auth_token")
+    on_ray_file._imported(alone=False)
+    assert "RAY_AUTH_MODE" not in os.environ
+    (tmp_path / "auth_token").write_text("0" * 64)
+    on_ray_file._imported(alone=False)
+    assert os.environ["RAY_AUTH_MODE"] == "token"
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    on_ray_file._imported(alone=False)
+    assert os.environ["RAY_AUTH_MODE"] == "disabled"
+
+
+def test_a_signal_that_ends_a_run_does_what_it_did_before_ray() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with on_ray_file._signals_kept():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
 @pytest.mark.parametrize(("option", "value", "least"), [
     ("workers", 0, 1), ("gpus_per_block", -0.5, 0), ("gpus_per_block", float("nan"), 0), ("cpus_per_block", 0, 1)])
 def test_a_cluster_of_nothing_is_refused(option: str, value: float, least: int) -> None:
@@ -217,6 +241,22 @@ def test_a_problem_that_cannot_be_opened_there_is_said() -> None:
     assert answer.refused == (
         "worker: must be able to import all that the study names, found No module named 'mine'. Install it on every machine, or put "
         "it beside the study file.")
+
+
+def test_a_block_whose_data_were_not_to_be_had_is_put_back_and_after_many_times_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch() -> Any:
+        raise Unreachable("the owner is gone")
+
+    with pytest.raises(Unreachable):
+        trained(terms(1), fetch, [], 0, "there")
+    monkeypatch.setattr(on_ray_file, "PAUSE", 0.0)
+    under_way = on_ray_file._Run(on_ray(), None, Awkward(), 0)
+    block = on_ray_file._Block([])
+    for _ in range(on_ray_file.MISSES - 1):
+        assert under_way._missed(block, "there") == ()
+        assert under_way.waiting.popleft() is block
+    with pytest.raises(FedparetoError, match=r"worker: must get at the data of the run, found 100 times that it did not \(on there\)\. Look"):
+        under_way._missed(block, "there")
 
 
 def test_what_a_worker_says_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
