@@ -24,11 +24,11 @@ from fedpareto.mechanisms import Randomization
 from fedpareto.optimizers import Grid
 from fedpareto.problem import Objective
 from fedpareto.report.cost import Shown, quietly
-from fedpareto.settings import largest, least
+from fedpareto.settings import check_fields, largest, least, setting
 from fedpareto.space import Choice, Float, FloatArray, Integer, Variable
 from fedpareto.store import Store
 from fedpareto.study import Study
-from fedpareto.trials import Trial
+from fedpareto.trials import MOST_REPEATS, Trial
 
 OURS = "low-cost design"  # the pre-experiment and the training that follows
 
@@ -37,11 +37,14 @@ OURS = "low-cost design"  # the pre-experiment and the training that follows
 class Pre:
     """The pre-experiment: how small it is."""
 
-    share: float = 0.1  # of the data
-    clients: int = 10  # K₀
-    sample_ratio: float = 1.0  # q₀
-    sigmas: int = 15
-    seeds: int = 4
+    share: float = setting(0.1, help="share of the data", above=0, at_most=1)
+    clients: int = setting(10, help="K₀", at_least=1)
+    sample_ratio: float = setting(1.0, help="q₀", above=0, at_most=1)
+    sigmas: int = setting(15, help="values of sigma", at_least=1, at_most=10_000)
+    seeds: int = setting(4, help="trainings of each", at_least=1, at_most=MOST_REPEATS)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)
