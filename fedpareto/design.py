@@ -71,8 +71,7 @@ class Designed:
     clients: int  # K₀
     cost: theory.Spending
     seconds: float  # of wall clock
-    # What searches of the real federation found and cost, where they were asked for:
-    # trainings, rounds, client_steps, seconds, points.
+    # what searches found and cost if asked for: trainings, rounds, client_steps, seconds, points
     others: dict[str, dict[str, Any]]
 
     @property
@@ -290,8 +289,7 @@ def _grid(
         losses = np.stack([_losses(store, t, pre.seeds, rounds) for t in trials])  # [n,seeds,T]
     noises = [trial.settings["sigma"] for trial in trials]
     ratio = float(largest(problem.training.sample_ratio))
-    steps = _round_steps(problem, ratio)
-    return theory.Runs.of(noises, ratio, losses, round_steps=steps), took
+    return theory.Runs.of(noises, ratio, losses, round_steps=_round_steps(problem, ratio)), took
 
 
 def _losses(store: Store, trial: Trial, seeds: int, rounds: int) -> FloatArray:
@@ -314,8 +312,8 @@ def _round_steps(problem: Federation, ratio: float) -> float:
 
 def _seconds_per_round(problem: Federation, sigma: float, ratio: float) -> float:
     """Return the seconds of a round of the real federation, by the study's cost model."""
-    one = _with_noise(problem, sigma, rounds=1, sample_ratio=ratio)
-    return float(one.measure({}, [0])["gu24_eq4"][0])
+    found = _with_noise(problem, sigma, rounds=1, sample_ratio=ratio).measure({}, [0])
+    return float(found["gu24_eq4"][0])
 
 
 def _searches(
@@ -344,20 +342,15 @@ def _searches(
         took += seconds
     every = functools.reduce(theory.Runs.joined, parts)
     grid = theory.full_grid(every)
-    each = took / grid.cost.rounds
     limit = asked.budget or float(np.median(grid.points["leakage"]))
     within = theory.with_budget(every, limit)
-    converged = theory.until_convergence(
-        every,
-        tolerance=asked.tolerance,
-        patience=asked.patience,
-        whole_front=len(ratios) > 1,
-    )
+    rule: dict[str, Any] = {"tolerance": asked.tolerance, "patience": asked.patience}
+    converged = theory.until_convergence(every, **rule, whole_front=len(ratios) > 1)
+    each = took / grid.cost.rounds
     return {
         "full grid": _as_plain(grid, each),
         "training with budget": _as_plain(within, each) | {"budget": limit},
-        "training until convergence": _as_plain(converged, each)
-        | {"tolerance": asked.tolerance, "patience": asked.patience},
+        "training until convergence": _as_plain(converged, each) | rule,
     }
 
 
@@ -389,7 +382,7 @@ def _as_plain(found: theory.Found, seconds_per_round: float) -> dict[str, Any]:
     """Return what a search found and cost, as plain data."""
     names = found.points.dtype.names or ()
     return _costs(found.cost, found.cost.seconds(seconds_per_round)) | {
-        "points": [dict(zip(names, row, strict=True)) for row in found.points.tolist()],
+        "points": [dict(zip(names, row, strict=True)) for row in found.points.tolist()]
     }
 
 
