@@ -24,11 +24,11 @@ from fedpareto.mechanisms import Randomization
 from fedpareto.optimizers import Grid
 from fedpareto.problem import Objective
 from fedpareto.report.cost import Shown, quietly
-from fedpareto.settings import largest, least
+from fedpareto.settings import check_fields, largest, least, setting
 from fedpareto.space import Choice, Float, FloatArray, Integer, Variable
 from fedpareto.store import Store
 from fedpareto.study import Study
-from fedpareto.trials import Trial
+from fedpareto.trials import MOST_REPEATS, Trial
 
 OURS = "low-cost design"  # the pre-experiment and the training that follows
 
@@ -37,11 +37,14 @@ OURS = "low-cost design"  # the pre-experiment and the training that follows
 class Pre:
     """The pre-experiment: how small it is."""
 
-    share: float = 0.1  # of the data
-    clients: int = 10  # K₀
-    sample_ratio: float = 1.0  # q₀
-    sigmas: int = 15
-    seeds: int = 4
+    share: float = setting(0.1, help="share of the data", above=0, at_most=1)
+    clients: int = setting(10, help="K₀", at_least=1)
+    sample_ratio: float = setting(1.0, help="q₀", above=0, at_most=1)
+    sigmas: int = setting(15, help="values of sigma", at_least=1, at_most=10_000)
+    seeds: int = setting(4, help="trainings of each", at_least=1, at_most=MOST_REPEATS)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,7 @@ class Designed:
     clients: int  # K₀
     cost: theory.Spending
     seconds: float  # of wall clock
-    # What searches of the real federation found and cost, where they were asked for:
-    # trainings, rounds, client_steps, seconds, points.
+    # what searches found and cost if asked for: trainings, rounds, client_steps, seconds, points
     others: dict[str, dict[str, Any]]
 
     @property
@@ -289,8 +291,7 @@ def _grid(
         losses = np.stack([_losses(store, t, pre.seeds, rounds) for t in trials])  # [n,seeds,T]
     noises = [trial.settings["sigma"] for trial in trials]
     ratio = float(largest(problem.training.sample_ratio))
-    steps = _round_steps(problem, ratio)
-    return theory.Runs.of(noises, ratio, losses, round_steps=steps), took
+    return theory.Runs.of(noises, ratio, losses, round_steps=_round_steps(problem, ratio)), took
 
 
 def _losses(store: Store, trial: Trial, seeds: int, rounds: int) -> FloatArray:
@@ -313,8 +314,8 @@ def _round_steps(problem: Federation, ratio: float) -> float:
 
 def _seconds_per_round(problem: Federation, sigma: float, ratio: float) -> float:
     """Return the seconds of a round of the real federation, by the study's cost model."""
-    one = _with_noise(problem, sigma, rounds=1, sample_ratio=ratio)
-    return float(one.measure({}, [0])["gu24_eq4"][0])
+    found = _with_noise(problem, sigma, rounds=1, sample_ratio=ratio).measure({}, [0])
+    return float(found["gu24_eq4"][0])
 
 
 def _searches(
@@ -343,20 +344,15 @@ def _searches(
         took += seconds
     every = functools.reduce(theory.Runs.joined, parts)
     grid = theory.full_grid(every)
-    each = took / grid.cost.rounds
     limit = asked.budget or float(np.median(grid.points["leakage"]))
     within = theory.with_budget(every, limit)
-    converged = theory.until_convergence(
-        every,
-        tolerance=asked.tolerance,
-        patience=asked.patience,
-        whole_front=len(ratios) > 1,
-    )
+    rule: dict[str, Any] = {"tolerance": asked.tolerance, "patience": asked.patience}
+    converged = theory.until_convergence(every, **rule, whole_front=len(ratios) > 1)
+    each = took / grid.cost.rounds
     return {
         "full grid": _as_plain(grid, each),
         "training with budget": _as_plain(within, each) | {"budget": limit},
-        "training until convergence": _as_plain(converged, each)
-        | {"tolerance": asked.tolerance, "patience": asked.patience},
+        "training until convergence": _as_plain(converged, each) | rule,
     }
 
 

@@ -22,7 +22,7 @@ from fedpareto.store.making import rebuilt
 from fedpareto.store.rows import read_measures, summed, trial_of, write_measures
 from fedpareto.store.salvage import Salvaged, at_rest, salvaged
 from fedpareto.study import Study
-from fedpareto.trials import Trial, known_of, write_curves
+from fedpareto.trials import Trial, known_of, unlike, write_curves
 
 
 @dataclass
@@ -70,6 +70,8 @@ def _check_output(db: Path, output: Path) -> None:
     """Refuse to write where something is, or where nothing can be."""
     if not db.is_file():
         raise StoreError(f"{db}: must be the study's database, found no such file.")
+    if not output.name:
+        raise StoreError(f"--output: must name a file, found {str(output)!r}. Name one.")
     if not output.resolve().parent.is_dir():
         raise StoreError(f"{output}: must be in a folder that exists, found no such folder.")
     for side in ("", *SIDES):
@@ -127,6 +129,7 @@ def _facts(study: Study, found: Salvaged, done: Rescued) -> list[Row]:
 def _assembled(study: Study, found: Salvaged, done: Rescued) -> Rescued:
     """Put trials together, number by number, as far as a study's batches stay whole."""
     done.lost = [str(damage) for damage in found.lost]
+    _leave_out_unlike(study, found, done)
     known = sorted({*found.trials, *(trial for trial, _ in found.repeats)})
     budgets = [study.budget, len(known), *(row["budget"] for row in found.sessions)]
     most = found.study["repeats"] if found.study else study.repeats
@@ -150,6 +153,15 @@ def _assembled(study: Study, found: Salvaged, done: Rescued) -> Rescued:
         done.aside = [n for n in known if n >= end]
         done.why_aside = f"no budget of this study reaches trial {end}" if done.aside else ""
     return done
+
+
+def _leave_out_unlike(study: Study, found: Salvaged, done: Rescued) -> None:
+    """Leave out the rows of trials that are no points of the study's space."""
+    for number, row in list(found.trials.items()):
+        wrong = unlike(study.problem.space, json.loads(row["point"]), json.loads(row["settings"]))
+        if wrong:
+            done.lost.append(f"table trials, row {number}, {wrong}")
+            del found.trials[number]
 
 
 def _proposed(

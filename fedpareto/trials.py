@@ -6,11 +6,13 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpareto.errors import DamagedStore
 from fedpareto.history import History
 from fedpareto.problem import Problem, free_variable, limits_of
 from fedpareto.settings import least
@@ -74,6 +76,24 @@ def known_of(problem: Problem, trials: Sequence[Trial]) -> History:
     measures = [o.measure for o in problem.objectives]
     limited = [limit.measure for limit in limits_of(problem)]
     return history_of(done, measures, problem.space, free_variable(problem), limited)
+
+
+def unlike(space: Space, point: Sequence[float], settings: Mapping[str, Any]) -> str:
+    """Return what keeps a row from being a point of a space, after its column; nothing if none."""
+    if len(point) != len(space):
+        return f"column point: must have {len(space)} numbers, found {len(point)}"
+    lacking = [name for name in space.names if name not in settings]
+    if lacking:
+        return f"column settings: must have {', '.join(space.names)}, found no {lacking[0]}"
+    return ""
+
+
+def check_alike(path: Path, space: Space, trials: Sequence[Trial]) -> None:
+    """Refuse trials of a database that are no points of the study's space."""
+    for trial in trials:
+        wrong = unlike(space, trial.point, trial.settings)
+        if wrong:
+            raise DamagedStore(path, f"table trials, row {trial.number}, {wrong}")
 
 
 def history_of(

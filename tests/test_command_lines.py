@@ -119,6 +119,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("tiny.toml", "tiny.db"):
         shutil.copy(folder / name, folder / "folder" / name)
     os.mkfifo(folder / "pipe")
+    with contextlib.redirect_stdout(io.StringIO()):  # what libraries are loaded on first use counts for no command
+        cli.main(["front", str(folder / "tiny.toml"), "--at", "1,1"], standalone_mode=False)
     return folder
 
 
@@ -357,6 +359,12 @@ CORPUS: list[list[str]] = [  # past findings, and one of each kind
     ["init", "folder", "--example", "../quickstart"],
     ["init", "fresh\n\x1b[31m"],
     ["reproduce", "nothing", "--output", "notes.txt"],
+    ["design", "design.toml", "--sigmas", "9" * 30],
+    ["design", "design.toml", "--seeds", "9" * 30, "--compare"],
+    ["design", "design.toml", "--sample-ratio", "9" * 5000],
+    ["rescue", "other.toml", "--output", "/"],
+    ["compare", "link.toml", "own.toml", "--reference", "leakage=1e400", "--json"],
+    ["compare", "tiny.toml", "--reference", "leakage=1e200", "--reference", "utility_loss=1e200"],
 ]
 
 

@@ -137,6 +137,8 @@ def test_a_row_changed_by_hand_ends_in_a_clear_error_or_an_answer(audited: Path,
 
 
 CORPUS = {  # past findings
+    "settings of another space": ("trials", "settings", '{"learning_rate": 0.4, "sigma": 0.1, "epsilon": 0.6}', "must have learning_rate, sigma, clipping_norm, found no clipping_norm"),
+    "points of another space": ("trials", "point", "[0.5, 0.5]", "must have 3 numbers, found 2"),
     "facts without the number of records": ("data", "facts", '{"shape": [1, 8, 8], "classes": 10, "split": [], "sizes": []}', "images must be a whole number above 0, found None"),
     "a table of who holds what with a number for a row": ("data", "facts", '{"shape": [1, 8, 8], "classes": 10, "images": 3, "split": [3], "sizes": []}',
                                                           "split must be a table of whole numbers"),
@@ -159,6 +161,28 @@ def test_a_row_that_was_once_read_unseen_is_named(audited: Path, tmp_path: Path,
         assert said in error
     assert answered("rescue", tmp_path / "rescued.toml") is None
     assert called("front", tmp_path / "rescued.toml", "--db", tmp_path / "new.db")[0] is None
+
+
+def test_a_point_of_one_trial_with_another_length_is_left_out_by_rescue(audited: Path, tmp_path: Path) -> None:
+    """A past finding: rescue took it over, and its own database could not be looked at."""
+    for end in (".toml", ".db"):
+        shutil.copy(audited.with_suffix(end), tmp_path / f"rescued{end}")
+    with contextlib.closing(sqlite3.connect(tmp_path / "rescued.db")) as db:
+        db.executescript("UPDATE trials SET point = '[0.5, 0.5]', checksum = NULL WHERE number = 2")
+    assert "table trials, row 2" in str(answered("front", tmp_path / "rescued.toml"))
+    assert answered("rescue", tmp_path / "rescued.toml") is None
+    assert called("front", tmp_path / "rescued.toml", "--db", tmp_path / "new.db")[0] is None
+
+
+@pytest.mark.parametrize(("key", "value"), [("privacy.view", "'0'"), ("privacy", "3"), ("mechanism", "'x'"), ("mechanism.links", "json('[3]')"), ("data", "json('[]')"),
+                                            ("training.rounds", "'a'"), ("training.rounds", "json('{\"low\": null}')"), ("training", "0")])
+def test_a_description_that_no_study_file_has_is_named_by_compare(audited: Path, tmp_path: Path, key: str, value: str) -> None:
+    """A past finding: the view of nobody ended `compare` in a KeyError."""
+    shutil.copy(audited.with_suffix(".db"), tmp_path / "rescued.db")
+    with contextlib.closing(sqlite3.connect(tmp_path / "rescued.db")) as db:
+        db.executescript(f"UPDATE study SET identity = json_set(identity, '$.{key}', {value}), checksum = NULL")
+    error, _ = called("compare", tmp_path / "rescued.db", "--output", tmp_path / "c.html")
+    assert f"table study, column identity: {key} must be what a study file holds" in str(error)
 
 
 @pytest.mark.parametrize("attack", FOUND)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpareto.errors import SettingError
+from fedpareto.errors import SettingError, StoreError, shown
 from fedpareto.federation import MEASURES
 from fedpareto.front import nondominated
 from fedpareto.privacy import VIEWS
@@ -165,6 +165,12 @@ def compare(
                 f"compare: a reference must name one of {', '.join(names)}, found {name!r}."
             )
         corner[name] = value
+    volume = math.prod(corner.values())
+    if not math.isfinite(volume):
+        raise SettingError(
+            f"compare: the box up to the reference point must have a finite volume, found {volume} "
+            f"for {', '.join(f'{name} {value:g}' for name, value in corner.items())}."
+        )
     grouped: dict[str, list[_Seen]] = {}
     for one in seen:
         grouped.setdefault(one.key, []).append(one)
@@ -260,6 +266,7 @@ def _read(path: Path) -> _Seen:
         database = path.with_suffix(".db")
     with Store.read(database) as store:
         identity = store.identity
+        _check_identity(database, identity)
         if identity.get("privacy", {}).get("private_data"):
             store.check_noise()
         trials = [t for t in store.trials() if t.state != "pending"]
@@ -276,6 +283,31 @@ def _read(path: Path) -> _Seen:
     objectives = tuple(map(_objective, identity["objectives"]))
     limits = tuple(Limit(**table) for table in identity.get("limits", []))
     return _Seen(name, identity, objectives, limits, trials, audits)
+
+
+def _check_identity(database: Path, identity: Mapping[str, Any]) -> None:
+    """Refuse the description of a study, changed by hand, that holds what no study file does."""
+    for name in ("privacy", "training", "mechanism", "data", "optimizer"):
+        if not isinstance(identity.get(name, {}), dict):
+            raise _unreadable(database, name, identity[name])
+    view = identity.get("privacy", {}).get("view", "server")
+    if view not in VIEWS:
+        raise _unreadable(database, "privacy.view", view)
+    links = identity.get("mechanism", {}).get("links", [])
+    if not isinstance(links, list) or not all(isinstance(link, dict) for link in links):
+        raise _unreadable(database, "mechanism.links", links)
+    rounds = identity.get("training", {}).get("rounds", 1)
+    held = rounds if isinstance(rounds, dict) else {"low": rounds}
+    ends = held.get("choices", [held.get("low", 1)])
+    if not isinstance(ends, list) or not ends or not all(type(n) is int and n > 0 for n in ends):
+        raise _unreadable(database, "training.rounds", rounds)
+
+
+def _unreadable(database: Path, key: str, found: object) -> StoreError:
+    return StoreError(
+        f"{database}: table study, column identity: {key} must be what a study file holds, found "
+        f"{shown(found)}."
+    )
 
 
 def _from_file(identity: Mapping[str, Any]) -> bool:

@@ -30,7 +30,7 @@ from fedpareto.report.volumes import hypervolumes
 from fedpareto.space import FloatArray
 from fedpareto.store import Audit, Store, last_of
 from fedpareto.study import Study
-from fedpareto.trials import Trial, known_of
+from fedpareto.trials import Trial, check_alike, known_of
 from fedpareto.words import visible
 
 if TYPE_CHECKING:
@@ -171,7 +171,9 @@ def view_of(study: Study, store: Store) -> View:
     An adaptive search on private data pays for that one.
     """
     largest = max(study.budget, store.budget())
-    seen = view(dataclasses.replace(study, budget=largest), store.trials(), held(store))
+    trials = store.trials()
+    check_alike(store.path, study.problem.space, trials)
+    seen = view(dataclasses.replace(study, budget=largest), trials, held(store))
     return dataclasses.replace(seen, audits=tuple(last_of(store.audits())))
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from fedpareto.errors import SettingError
+from fedpareto.errors import SettingError, shown
 from fedpareto.federation import Average, Federation, Sgd
 from fedpareto.federation.blocks import UNSAID
 from fedpareto.mechanisms import Chain, Encrypts, links_of
 from fedpareto.optimizers import Optimizer
 from fedpareto.problem import Judge, Problem, limits_of
+from fedpareto.settings import rule_of
 from fedpareto.space import range_text
-from fedpareto.study.sections import LATER
+from fedpareto.study.sections import LATER, Head
 from fedpareto.study.table import plain
 from fedpareto.words import notebook_table, visible
 
@@ -35,16 +36,12 @@ class Study:
     description: dict[str, Any] = field(default_factory=dict)  # the file in full, with defaults
 
     def __post_init__(self) -> None:
-        for key, found, least in (
-            ("budget", self.budget, 1),
-            ("repeats", self.repeats, 1),
-            ("seed", self.seed, 0),
-            ("in_flight", self.in_flight, 0),
-        ):
-            if found < least:
-                raise SettingError(
-                    f"study {self.name}: {key} must be at least {least}, found {found}."
-                )
+        rules = {f.name: rule_of(f) for f in fields(Head)}
+        for key in ("budget", "repeats", "seed", "in_flight"):
+            found = getattr(self, key)
+            broken = rules[key].broken(found)
+            if broken:
+                raise SettingError(f"study {self.name}: {key} {broken}, found {shown(found)}.")
         if isinstance(self.problem, Federation) and not self.problem.block:
             # rows must be the same however many are left to train: blocks of one size, padded
             object.__setattr__(self, "problem", replace(self.problem, block=UNSAID))
