@@ -4,11 +4,11 @@
 
 `make flower` sets up the environment. Both apps train the same model (lr on digits, 3 sites, TLS, a key for each node) in a SuperLink and
 three SuperNodes on loopback; neither judges its model. Seconds are of the clock from the end of the first round to the end of the last,
-over the rounds between; whole_seconds is a deployment of three rounds from the command to its result; what else runs on the machine adds to both. Bytes are those of the records that Flower
-packs, up and down. With encryption, bytes up are held against the cost model's, and so are the seconds of the processor that a site takes to
-encrypt an update of 266,890 parameters (Paillier) and to decrypt the sum, keys and tables made anew for each message, as in a process of
-its own; the cost model has what `fedpareto calibrate` measures in the same run. Bars: at most 10 % over plain Flower in seconds and bytes;
-within 15 % of the cost model; a whole deployment under 120 s on two cores.
+over the rounds between; whole_seconds is a deployment of three rounds from the command to its result; what else runs on the machine adds to
+both. Bytes are those of the records that Flower packs, up and down. With encryption, bytes up are held against the cost model's, and so are
+the seconds of the processor that a site takes to encrypt an update of 266,890 parameters (Paillier) and to decrypt the sum, keys and tables
+made anew for each message, as in a process of its own; the cost model has what `fedpareto calibrate` measures in the same run. Bars: at
+most 10 % over plain Flower in seconds and bytes; within 15 % of the cost model; a whole deployment under 120 s on two cores.
 """
 
 from __future__ import annotations
