@@ -125,9 +125,10 @@ says which ε was really spent, beside the plan. Every site has a ledger of its 
 def _many_machines(agreed: Deployment) -> str:
     return f"""## On many machines
 
-Install the same at every party: `pip install '{_package(agreed)}'`. SERVER
-stands for the server's name. It needs a certificate that the sites trust: your organisation's, or one that it
-signs itself. Each site needs a key of its own; its public half goes to the server:
+Install the same at every party: `pip install '{_package(agreed)}'`.
+SERVER stands for the server's name. It needs a certificate that the sites trust: your
+organisation's, or one that it signs itself. Each site needs a key of its own; its public half goes
+to the server:
 
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-384 -nodes -days 90 \\
         -subj /CN=SERVER -addext subjectAltName=DNS:SERVER -keyout server.key -out server.pem
