@@ -127,11 +127,12 @@ def _many_machines(agreed: Deployment) -> str:
 
 Install the same at every party: `pip install '{_package(agreed)}'`.
 SERVER stands for the server's name. It needs a certificate that the sites trust: your
-organisation's, or one that it signs itself. Each site needs a key of its own; its public half goes
-to the server:
+organisation's, or one that it signs itself, for 127.0.0.1 too, where the SuperLink's own processes
+reach it. Each site needs a key of its own; its public half goes to the server:
 
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-384 -nodes -days 90 \\
-        -subj /CN=SERVER -addext subjectAltName=DNS:SERVER -keyout server.key -out server.pem
+        -subj /CN=SERVER -addext subjectAltName=DNS:SERVER,IP:127.0.0.1 \\
+        -keyout server.key -out server.pem
     cp server.pem ca.crt                          # goes to every site
     ssh-keygen -q -t ecdsa -b 384 -N '' -f site0  # at a site: site0 and site0.pub
 
