@@ -54,6 +54,9 @@ def deployed(folder, case, how=""):
     replaying(app / APP / "client_app.py", "        told = answer(client,",
               f"        client = __import__('dataclasses').replace(client, replay={seed})\n        told = answer(client,")
     replaying(app / APP / "server_app.py", "folder, key=key", f"folder, replay={seed}, key=key")
+    if how == "scan":  # a site's process ends soon after it has read the key: it waits, so that it can be searched
+        replaying(app / APP / "client_app.py", "        told = answer(client, message_of(message))\n",
+                  "        told = answer(client, message_of(message))\n        __import__('time').sleep(5)\n")
     command = [PYTHON, Path(__file__).with_name("on_flower.py"), app, how]
     environment = {**os.environ, REPLAY: "in a test", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
