@@ -31,9 +31,15 @@ from fedpareto.deploy.kept import Kept
 from fedpareto.deploy.ledger import Ledger
 from fedpareto.deploy.messages import Message, request, whole
 from fedpareto.deploy.parts import block_of
-from fedpareto.deploy.party import check_follows
 from fedpareto.deploy.progress import Progress
-from fedpareto.deploy.server import Server, Sites, asked_in, check_dropouts, check_of
+from fedpareto.deploy.server import (
+    Server,
+    Sites,
+    asked_in,
+    check_dropouts,
+    check_of,
+    check_state,
+)
 from fedpareto.deploy.site import nothing
 from fedpareto.errors import BadCiphertext, DeploymentError, FedparetoError
 from fedpareto.federation.block import Block
@@ -64,7 +70,7 @@ def serve_encrypted(
     with server.ledger() as ledger:
         try:
             adder = adder_of(server)
-            check_follows(ledger, server.path, range(held.progress.rounds), ledger.history.done)
+            check_state(server, ledger, held.progress.rounds)
             while held.progress.rounds < agreed.rounds:
                 held = _round(server, block, adder, held, ledger, sites)
                 _write(server, held)

@@ -16,6 +16,7 @@ from fedpareto.privacy.statement import rounded_up
 
 APP = "flower_app"  # the package in the folder
 DEMO = "demo.json"  # the study's own data, for a trial on one machine
+EXTRAS = {"bfv": "lattice", "paillier": "encryption"}  # what a scheme needs
 LONGEST = 60  # letters of a name that becomes one of folders too
 SOURCES = Path(__file__).parent / "flower"
 FILES = ("__init__.py", "client_app.py", "server_app.py", "site.py", "task.py")
@@ -53,6 +54,13 @@ def slug(name: str) -> str:
     return found or "federation"
 
 
+def _package(agreed: Deployment) -> str:
+    """Return what every party installs."""
+    encryption = encryption_of(agreed)
+    extras = "flower" if encryption is None else f"flower,{EXTRAS[encryption.scheme]}"
+    return f"fedpareto[{extras}]=={__version__}"
+
+
 def _pyproject(agreed: Deployment) -> str:
     name = slug(agreed.name)
     return f"""[build-system]
@@ -64,7 +72,7 @@ name = "{name}"
 version = "1.0.0"
 description = "A federation drawn up by fedpareto"
 license = "Apache-2.0"
-dependencies = ["fedpareto[flower]=={__version__}"]
+dependencies = ["{_package(agreed)}"]
 
 [tool.hatch.build.targets.wheel]
 packages = ["{APP}"]
@@ -101,7 +109,7 @@ fedpareto's own, the same that the study ran.
 
 ## On one machine
 
-    pip install 'fedpareto[flower]=={__version__}'
+    pip install '{_package(agreed)}'
     fedpareto deploy . --local {agreed.clients}
 
 The study's data are dealt to {agreed.clients} SuperNodes, with TLS and a key for each.
@@ -117,12 +125,14 @@ says which ε was really spent, beside the plan. Every site has a ledger of its 
 def _many_machines(agreed: Deployment) -> str:
     return f"""## On many machines
 
-Install the same at every party: `pip install 'fedpareto[flower]=={__version__}'`. SERVER stands for
-the server's name. It needs a certificate that the sites trust: your organisation's, or one that it
-signs itself. Each site needs a key of its own; its public half goes to the server:
+Install the same at every party: `pip install '{_package(agreed)}'`.
+SERVER stands for the server's name. It needs a certificate that the sites trust: your
+organisation's, or one that it signs itself, for 127.0.0.1 too, where the SuperLink's own processes
+reach it. Each site needs a key of its own; its public half goes to the server:
 
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-384 -nodes -days 90 \\
-        -subj /CN=SERVER -addext subjectAltName=DNS:SERVER -keyout server.key -out server.pem
+        -subj /CN=SERVER -addext subjectAltName=DNS:SERVER,IP:127.0.0.1 \\
+        -keyout server.key -out server.pem
     cp server.pem ca.crt                          # goes to every site
     ssh-keygen -q -t ecdsa -b 384 -N '' -f site0  # at a site: site0 and site0.pub
 

@@ -297,7 +297,7 @@ def watched(local: Local, say: Callable[[Progress], None] | None = None) -> None
         for name in list(local.started):
             check_alive(local, name)
         if time.monotonic() > asked + LOOKING:
-            check_run(local)
+            check_run(local, seen)
             asked = time.monotonic()
         time.sleep(POLL)
 
@@ -345,11 +345,12 @@ def _config(local: Local) -> str:
     return f'{told} public-key="{machine.public_of(local.sum_key)}"'
 
 
-def check_run(local: Local) -> None:
+def check_run(local: Local, seen: Progress | None) -> None:
     """Refuse to wait for a run that Flower says has ended without a result."""
     told = json.loads(local.call("flwr", "ls", NAME, "--format", "json"))
     states = [str(run.get("status")) for run in told.get("runs", [])]
-    if states and all(state.startswith("finished") for state in states):
+    ended = states and all(state.startswith("finished") for state in states)
+    if ended and progress.there(local.server) == seen:  # it may have ended well since the last look
         raise DeploymentError(
             f"run: must end with a result, found that Flower says {states[0]}: "
             f"{last_words(local, 'superlink')}"

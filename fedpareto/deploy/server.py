@@ -76,7 +76,7 @@ def serve_plain(
     state, progress = _restored(server, block)
     with server.ledger() as ledger:
         try:
-            check_follows(ledger, server.path, range(progress.rounds), ledger.history.done)
+            check_state(server, ledger, progress.rounds)
             while progress.rounds < server.agreed.rounds:
                 state, progress = _round(server, block, state, progress, ledger, sites)
                 _write(server, state, progress)
@@ -261,6 +261,18 @@ def check_of(server: Server, found: Kept) -> None:
         raise DeploymentError(
             f"{server.path}: must be of this deployment, found the state of another. Give each its "
             "own folder."
+        )
+
+
+def check_state(server: Server, ledger: Ledger, rounds: int) -> None:
+    """Refuse a state and a ledger of which one is an older copy: one round ends in both."""
+    check_follows(ledger, server.path, range(rounds), ledger.history.done)
+    last = max(ledger.history.done, default=0)
+    if last > rounds:  # killed between the two, they differ by one
+        raise DeploymentError(
+            f"{server.path}: must be of round {last} at least, as its ledger is, found it of round "
+            f"{rounds}: an older copy, or lost. Sites do not train for a round again: put the "
+            "newest one back, or begin anew at all parties."
         )
 
 

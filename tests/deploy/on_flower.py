@@ -87,44 +87,41 @@ def kill_in_turn(there, say):
     run(there)
 
 
-PARTIES = {"SuperLink": ("superlink", "flower-superlink"), "ServerApp": ("superlink", "flwr-serverapp"),
-           "SuperNode": ("node0", "flower-supernode"), "ClientApp": ("node0", "flwr-clientapp")}
+SERVERS = {"SuperLink": ("superlink", "flower-superlink"), "ServerApp": ("superlink", "flwr-serverapp")}
+SITES = {"ClientApp": ("node0", "flwr-clientapp")}
 
 
-def scan(there, ended, found):
-    """Search the parties' memory until the run has ended: for pieces of the secret key, and for what each has to know.
-
-    A process stands still while it is searched, and goes on.
-    """
+def scan(there, parties, ended, found):
+    """Search the memory of parties until the run has ended: for pieces of the secret key, and for what each has to know."""
     read = read_bfv_key if there.encryption.scheme == "bfv" else read_private_key
     pieces, agreed = pieces_of(read(there.sum_key)), [there.agreed.hash.encode()]
     pieces = pieces[:: max(1, len(pieces) // 12)]  # a search of some seconds
     while not ended.is_set():
-        for party, (started, word) in PARTIES.items():
+        for party, (started, word) in parties.items():
             for pid in processes(there.started[started], word):
                 of = found.setdefault(party, {"scans": 0, "knows": 0, "secret": 0})
                 try:
-                    os.kill(pid, signal.SIGSTOP)
                     of["secret"] = max(of["secret"], in_memory(pid, pieces))
                     of["knows"] += in_memory(pid, agreed)
                     of["scans"] += 1
-                    os.kill(pid, signal.SIGCONT)
                 except OSError:  # it has ended meanwhile
                     continue
-    return found
+        time.sleep(1)
 
 
 def scanned(there, say):
     run(there)
     found, ended = {}, threading.Event()
-    scanning = threading.Thread(target=scan, args=(there, ended, found))
-    scanning.start()
+    scanning = [threading.Thread(target=scan, args=(there, parties, ended, found)) for parties in (SERVERS, SITES)]
+    for one in scanning:
+        one.start()
     try:
         watched(there, say)
         ended.wait(3)  # the server's process ends; its SuperLink holds what it holds
     finally:
         ended.set()
-        scanning.join()
+        for one in scanning:
+            one.join()
     return found
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import tomllib
 
 import pytest
 from replayed import World, study_of
 
+from fedpareto import __version__
 from fedpareto.crypto import BfvKey, write_private_key, write_public_key
 from fedpareto.crypto.keycheck import check
 from fedpareto.deploy.drawn_up import draw_up
@@ -46,11 +48,14 @@ def test_the_card_of_encrypted_sums_says_where_the_model_is(tmp_path):
     assert "nothing bounds it" in card
 
 
-@pytest.mark.parametrize("scheme", ["bfv", "paillier"])
-def test_an_app_with_encrypted_sums_says_how_keys_are_made(tmp_path, scheme):
+@pytest.mark.parametrize(("scheme", "extra"), [("bfv", "lattice"), ("paillier", "encryption")])
+def test_an_app_with_encrypted_sums_says_what_to_install_and_how_keys_are_made(tmp_path, scheme, extra):
     agreed = draw_up(study_of(tmp_path, mechanism={**BFV, "scheme": scheme}), {})
     write_app(agreed, tmp_path, {}, tmp_path / "app")
     assert f"fedpareto keys make sums.key --scheme {scheme}" in (tmp_path / "app" / "README.md").read_text()
+    needed = f"fedpareto[flower,{extra}]=={__version__}"
+    assert (tmp_path / "app" / "README.md").read_text().count(f"pip install '{needed}'") == 2
+    assert tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())["project"]["dependencies"] == [needed]
     write_sum_key(encryption_of(agreed), tmp_path / "sums.key")
     assert check(tmp_path / "sums.key", tmp_path / "sums.key.pub").scheme == scheme
 

@@ -20,7 +20,7 @@ from fedpareto.crypto import write_private_key
 from fedpareto.crypto.keys import PrivateKey
 from fedpareto.deploy import deployment, export, kept, local, machine
 from fedpareto.deploy.drawn_up import draw_up
-from fedpareto.deploy.progress import there
+from fedpareto.deploy.progress import Progress, there
 from fedpareto.errors import BadKey, DeploymentError, OutputError, SettingError
 from fedpareto.files import json_of
 from fedpareto.study.write import to_toml
@@ -282,6 +282,27 @@ def test_a_request_to_end_stops_what_deploy_started(number, world, tmp_path, mon
         asked_to_end()
     assert node.returncode == -signal.SIGTERM
     assert signal.getsignal(number) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("news", [False, True])
+def test_a_run_that_ends_while_flower_is_asked_has_its_result(news, world, tmp_path, monkeypatch):
+    there = local.Local(tmp_path, world.agreed, tmp_path)
+    there.server.mkdir()
+    Progress(of=1).write(there.server)
+
+    def asked(self, *command):  # it takes seconds, in which the last round may end
+        if news:
+            Progress(of=1, rounds=1, done=True).write(there.server)
+        return json.dumps({"runs": [{"status": "finished:completed"}]})
+
+    monkeypatch.setattr(local.Local, "call", asked)
+    monkeypatch.setattr(local, "LOOKING", 0.0)
+    monkeypatch.setattr(local, "last_words", lambda there, name: "its log")
+    if news:
+        assert local.watched(there) is None
+    else:
+        with pytest.raises(DeploymentError, match="run: must end with a result, found that Flower says finished:completed: its log"):
+            local.watched(there)
 
 
 def test_a_deployment_that_is_done_is_told_and_not_run_again(world, tmp_path, monkeypatch):

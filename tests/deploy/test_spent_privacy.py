@@ -120,6 +120,19 @@ def test_an_older_copy_of_a_ledger_is_refused_beside_a_newer_state(tmp_path, par
         assert of["epsilon"] == of["planned"]
 
 
+def test_a_server_that_lost_its_state_asks_nobody_again(tmp_path):
+    """Nobody would answer, and its ledger would count what was never sent."""
+    world = world_of(tmp_path / "w", training={"sample_ratio": 1.0, "rounds": 4})
+    two_rounds(world, tmp_path / "kept")
+    spent = price(tmp_path / "w" / "server" / "ledger.jsonl")
+    (tmp_path / "w" / "server" / "server.safetensors").rename(tmp_path / "newest")
+    with pytest.raises(DeploymentError, match=r"server\.safetensors: must be of round 1 at least, as its ledger is, found it of round 0: an older copy, or lost"):
+        world.serve()
+    assert price(tmp_path / "w" / "server" / "ledger.jsonl") == spent
+    (tmp_path / "newest").rename(tmp_path / "w" / "server" / "server.safetensors")
+    assert world.serve().done
+
+
 def test_a_server_whose_folder_is_an_older_copy_is_found_out_by_the_sites(tmp_path, monkeypatch):
     """Its ledger does not know whom it asked since; the sites know how often they have answered."""
     drawn = iter([[0, 1, 2], [0, 1, 2], [2, 3, 4], [0, 1, 3]])
