@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -316,9 +317,7 @@ def _signals_kept() -> Iterator[None]:
 def _imported(alone: bool) -> Any:
     """Return ray, which says nothing to its makers and, alone, listens to this machine only."""
     told = QUIET | PATIENT | (ALONE_HERE if alone else {})
-    if TOKEN.is_file():
-        told |= SHOWS_TOKEN
-    for name, value in told.items():
+    for name, value in (told | _shown("ray" in sys.modules)).items():
         os.environ.setdefault(name, value)
     try:
         import ray
@@ -326,3 +325,13 @@ def _imported(alone: bool) -> Any:
     except ImportError as error:
         raise MissingPackage("ray", "ray", "training on Ray") from error
     return ray
+
+
+def _shown(imported: bool) -> dict[str, str]:
+    """Return what makes Ray show this machine's token, as long as Ray can take notice of it.
+
+    Ray reads it once, as it is imported, but the cluster that it begins reads it anew: told later,
+    the cluster would ask for a token that the program does not show. The first cluster of one's own
+    makes the token.
+    """
+    return SHOWS_TOKEN if TOKEN.is_file() and not imported else {}

@@ -86,16 +86,19 @@ def _bar(study: Study, console: Console) -> Iterator[Screen]:
         TextColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
 
+    whole = Column(no_wrap=True)
+    cut = Column(no_wrap=True, ratio=1)  # the best so far gives way on a narrow terminal
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
-        MofNCompleteColumn(),
+        MofNCompleteColumn(table_column=whole),
         TextColumn("trials"),
-        TimeRemainingColumn(elapsed_when_finished=True),
-        TextColumn("{task.fields[seen]}", markup=False),
+        TimeRemainingColumn(elapsed_when_finished=True, table_column=whole),
+        TextColumn("{task.fields[seen]}", markup=False, table_column=cut),
     )
-    with Progress(*columns, console=console) as bar:
+    with Progress(*columns, console=console, expand=True) as bar:
         yield Bar(bar, bar.add_task(visible(study.name), total=study.budget, seen=""))
 
 

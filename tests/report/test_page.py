@@ -24,7 +24,7 @@ from fedpareto.report import figures
 from fedpareto.report.figures import PLOTS, write_figures
 from fedpareto.report.page import page, page_data
 from fedpareto.report.points import split_table
-from fedpareto.report.progress import progress
+from fedpareto.report.progress import progress, screen_of
 from fedpareto.study.write import to_toml
 
 from .pages import made_up
@@ -155,11 +155,22 @@ def test_the_page_shows_who_holds_what(tiny_study):
     assert (table.sum(axis=0) == np.bincount(load(Data("digits")).y_train)).all()
 
 
-def test_the_progress_bar_moves_inside_a_block_and_shows_the_best_so_far(tiny_study):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
+
+def test_a_narrow_terminal_shows_how_many_trials_are_done(tiny_study, monkeypatch):
+    """A past finding: a longer text of the best so far left no place for the count."""
+    monkeypatch.setenv("COLUMNS", "70")
+    study, screen = load_study(tiny_study), Terminal()
+    with screen_of(study, screen) as bar:
+        bar.show(2, "hypervolume 0.1234, share 0.1234 · none within the limits yet")
+    assert re.search("2/2.* trials .*hyper.*…", screen.getvalue())
+
+
+def test_the_progress_bar_moves_inside_a_block_and_shows_the_best_so_far(tiny_study, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
     study, screen, shares = load_study(tiny_study), Terminal(), []
     with progress(study, screen) as watch, run(study, watch=watch) as store:
         assert len(store) == 2
