@@ -38,6 +38,7 @@ class Trial:
 
 HERE = "this process"
 MOST_REPEATS = 10_000  # of a trial
+MOST_TRIALS = 10_000_000  # of a study
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 from fedpareto.contract import VIEWS
 from fedpareto.errors import DamagedStore
 from fedpareto.store.schema import MIGRATIONS, TABLES, columns_in, columns_of
-from fedpareto.trials import MOST_REPEATS
+from fedpareto.trials import MOST_REPEATS, MOST_TRIALS
 
 PNG = b"\x89PNG\r\n\x1a\n"
 STATES = ("pending", "done", "failed", "stopped")  # the last by older versions
@@ -220,6 +220,11 @@ def _unlike(trials: Iterable[Row]) -> Iterator[Damage]:
         return
     kinds = KINDS["trials"]
     valid = [r for r in trials if all(kinds[c].holds(r[c]) for c in ("point", "settings"))]
+    for row in (r for r in valid if r["checksum"] is None):
+        for name, value in json.loads(row["settings"]).items():
+            if not isinstance(value, str | int | float):
+                what = f"{name} must be a number, a word, true or false, found {shown(value)}"
+                yield Damage("trials", row["key"], "settings", what)
     for column in ("point", "settings"):
         found = [_shape(row[column]) for row in valid]
         usual = max(found, key=found.count, default=None)
@@ -261,6 +266,10 @@ def _count(value: object) -> bool:
 
 def _repeats(value: object) -> bool:
     return isinstance(value, int) and 0 < value <= MOST_REPEATS
+
+
+def _budget(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value <= MOST_TRIALS
 
 
 def _picture(value: object) -> bool:
@@ -358,7 +367,7 @@ KINDS = {
         "started": TEXT,
         "seconds": Kind("a number of at least 0", _seconds),
         "version": TEXT,
-        "budget": COUNT,
+        "budget": Kind(f"a whole number of at most {MOST_TRIALS:,}", _budget),
         "ended": OPEN_TEXT,
         "work": _or_null(Kind("a JSON table of what was trained where", _json(_works))),
     },

@@ -10,7 +10,7 @@ from fedpareto.mechanisms import MECHANISMS
 from fedpareto.optimizers import OPTIMIZERS
 from fedpareto.privacy import Privacy
 from fedpareto.settings import setting
-from fedpareto.trials import MOST_REPEATS
+from fedpareto.trials import MOST_REPEATS, MOST_TRIALS
 
 UNLIKE = 5  # federations in a block where some train longer than others, which have to wait
 
@@ -33,7 +33,7 @@ class Head:
         200,
         help="how many trials in all; raise it to continue",
         at_least=1,
-        at_most=10_000_000,
+        at_most=MOST_TRIALS,
         search=False,
     )
     repeats: int = setting(
