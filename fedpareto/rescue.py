@@ -22,7 +22,7 @@ from fedpareto.store.making import rebuilt
 from fedpareto.store.rows import read_measures, summed, trial_of, write_measures
 from fedpareto.store.salvage import Salvaged, at_rest, salvaged
 from fedpareto.study import Study
-from fedpareto.trials import Trial, known_of, unlike, write_curves
+from fedpareto.trials import MOST_TRIALS, Trial, known_of, unlike, write_curves
 
 
 @dataclass
@@ -90,7 +90,8 @@ def _put(study: Study, found: Salvaged, done: Rescued, found_in: Path) -> None:
     done.sessions = list(found.sessions)
     if done.aside or any(d.table == "sessions" for d in found.lost):
         now = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
-        budget = max([study.budget, len(done.trials), *(n + 1 for n in done.aside)])
+        reached = max([study.budget, len(done.trials), *(n + 1 for n in done.aside)])
+        budget = min(reached, MOST_TRIALS)
         done.sessions.append(
             {"started": now, "seconds": 0, "version": __version__, "budget": budget}
         )

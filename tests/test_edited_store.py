@@ -140,6 +140,7 @@ CORPUS = {  # past findings
     "settings of another space": ("trials", "settings", '{"learning_rate": 0.4, "sigma": 0.1, "epsilon": 0.6}', "must have learning_rate, sigma, clipping_norm, found no clipping_norm"),
     "a setting that is no single value": ("trials", "settings", '{"learning_rate": [], "sigma": 0.8, "clipping_norm": 1.1}', "learning_rate must be a number, a word, true or false, found []"),
     "a budget beyond any study's": ("sessions", "budget", str(2**62 - 1), "must be a whole number of at most 10,000,000"),
+    "a table for a setting": ("trials", "settings", '{"learning_rate": {"a": 1}, "sigma": 0.8, "clipping_norm": 1.1}', "learning_rate must be a number, a word, true or false, found"),
     "points of another space": ("trials", "point", "[0.5, 0.5]", "must have 3 numbers, found 2"),
     "facts without the number of records": ("data", "facts", '{"shape": [1, 8, 8], "classes": 10, "split": [], "sizes": []}', "images must be a whole number above 0, found None"),
     "a table of who holds what with a number for a row": ("data", "facts", '{"shape": [1, 8, 8], "classes": 10, "images": 3, "split": [3], "sizes": []}',
@@ -198,3 +199,13 @@ def test_what_an_attack_of_ones_own_calls_as_ours_do_is_shown_as_far_as_it_is_a_
             assert "What an attacker really gets" in panel(view)
             assert len(lines(view, view.front[0])) > 1
             assert sentence(found) is not None
+
+
+def test_a_training_of_a_trial_beyond_any_study_is_left_out_by_rescue(audited: Path, tmp_path: Path) -> None:
+    """A past finding: the new database named a budget that no study may have."""
+    for end in (".toml", ".db"):
+        shutil.copy(audited.with_suffix(end), tmp_path / f"rescued{end}")
+    with contextlib.closing(sqlite3.connect(tmp_path / "rescued.db")) as db:
+        db.executescript(f"UPDATE repeats SET trial = {2**62 - 1}, checksum = NULL WHERE rowid = 1")
+    assert answered("rescue", tmp_path / "rescued.toml") is None
+    assert called("front", tmp_path / "rescued.toml", "--db", tmp_path / "new.db")[0] is None
