@@ -71,7 +71,8 @@ def edited(db: sqlite3.Connection, luck: random.Random) -> str:
     (value,) = db.execute(f"SELECT {column} FROM {table} WHERE rowid = ?", (row,)).fetchone()
     new = luck.choice(VALUES)
     if isinstance(value, str) and value[:1] in ("[", "{") and luck.random() < 0.8:
-        new = json.dumps(changed(json.loads(value), luck))
+        with contextlib.suppress(ValueError):  # an edit before may have left no JSON there
+            new = json.dumps(changed(json.loads(value), luck))
     where = "TRUE" if luck.random() < 0.2 else f"rowid = {row}"
     with contextlib.suppress(sqlite3.IntegrityError):
         db.execute(f"UPDATE {table} SET {column} = ?, checksum = NULL WHERE {where}", (new,))
