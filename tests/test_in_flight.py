@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from golden.make import STUDIES, study
 from test_resume import SEARCHED, SMALL
+from test_spending import Noisy, Thrifty, study_of
 
 from fedpareto import History, Random, Store, Study, load_study, run, verify
 from fedpareto.errors import SettingError, StudyError
@@ -89,9 +90,7 @@ def test_golden_studies_end_the_same_in_any_order_wherever_they_stop(tmp_path: P
 
 
 def test_a_choice_of_what_to_train_again_does_not_depend_on_what_is_faster(tmp_path: Path) -> None:
-    text = searched(tmp_path, "bayesian", 1, "\nrepeats = 3").path.read_text()  # type: ignore[union-attr]
-    (tmp_path / "again.toml").write_text(text.replace("start = 4", "start = 4\nrepeat_all = false").replace("budget = 16", "budget = 24"))
-    asked = load_study(tmp_path / "again.toml")
+    asked = replace(study_of(Noisy(), Thrifty(), budget=30, repeats=3), in_flight=1)
     with run(asked, tmp_path / "in-turn.db") as store:
         runs = [t.runs for t in store.trials()]
         assert min(runs) < max(runs) == 3

@@ -25,7 +25,7 @@ from fedpareto.errors import DeploymentError, shown
 from fedpareto.federation.block import Block
 from fedpareto.federation.clients import Clients
 from fedpareto.federation.cohorts import Cohort
-from fedpareto.federation.protection import noise_of, protect
+from fedpareto.federation.protection import protect
 from fedpareto.federation.run import finite
 from fedpareto.federation.stack import unflatten
 from fedpareto.federation.state import Kept as Private
@@ -222,7 +222,7 @@ def trained(
         cohort = Cohort(number, np.array([1]))
         (updates,) = Clients(block).trained(state, [cohort], t)
         values = finite(updates.values[0])
-        noise = noise_of(block.setup, t, number, block.device)
+        noise = block.setup.noise(t, number, block.device)
         upload = protect(block, state, 0, t, number, values, torch.tensor([came]), noise)
     there = torch.ones(1, 1, dtype=torch.bool, device=block.device)
     private = keep(state, 0, number, upload, values, there).kept.get((0, client.number))

@@ -151,9 +151,11 @@ def prepared(
     return prepare(repeats, settings, models, room, device_of(problem))
 
 
-def setup_of(problem: Federation, seed: int, along: bool = False) -> Setup:
+def setup_of(
+    problem: Federation, seed: int, along: bool = False, made: type[Setup] = Setup
+) -> Setup:
     """Return what the federations of one repeat share."""
-    return Setup(
+    return made(
         problem.data,
         problem.widest,
         problem.training,

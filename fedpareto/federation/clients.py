@@ -17,7 +17,6 @@ from fedpareto.federation.cohorts import Cohort
 from fedpareto.federation.grouped import Params
 from fedpareto.federation.local import ClipsRecords
 from fedpareto.federation.observer import Observer
-from fedpareto.federation.protection import noise_of
 from fedpareto.federation.split import Indices
 from fedpareto.federation.stack import unflatten
 from fedpareto.federation.state import State
@@ -103,7 +102,7 @@ class Clients:
         if not isinstance(block.setup.local, ClipsRecords):
             return None
         sources = [
-            noise_of(repeat, t, clients, block.device, "records")
+            repeat.noise(t, clients, block.device, "records")
             for repeat, clients in zip(block.repeats, who, strict=True)
         ]
 
@@ -134,21 +133,23 @@ class Clients:
         block = self.block
         asked = [(s, int(k)) for s, clients in enumerate(who) for k in clients]
         works = [block.longest] if block.shared else block.works
+        differ = block.setup.training.works_differ
         drawn = []
         ends = []
         for s, client in asked:
             dealt, mine = self._images(s, client)
             batches_of = block.repeats[s].batches_of
             drawn += [batches_of(mine, client, t, dealt, work) for work in works]
-            held = dealt if self.by_chance else len(mine)
-            ends.append([work.of(held)[0] for work in block.works])
+            if differ:
+                held = dealt if self.by_chance else len(mine)
+                ends.append([work.of(held)[0] for work in block.works])
         width = max(self.width, *(d.shape[1] for d in drawn))
         picks = np.full((max(map(len, drawn)), width, len(drawn)), NO_STEP, dtype=np.int64)
         for m, d in enumerate(drawn):
             picks[: len(d), :, m] = -1
             picks[: len(d), : d.shape[1], m] = d
         done = None
-        if block.setup.training.works_differ:
+        if differ:
             done = np.array(ends) if block.shared else np.reshape(ends, (-1, 1))
             picks = picks[: done.max()]
         return Draws(torch.from_numpy(picks).to(block.device), done)

@@ -65,15 +65,14 @@ def _chances(seed: int, round: int, clients: int) -> FloatArray:
     return rng(seed, "poisson", round).random(clients)
 
 
-def epoch_batches(
-    seed: int, round: int, client: int, size: int, epochs: int, batch_size: int
-) -> Indices:
+def epoch_batches(draw: np.random.Generator, size: int, epochs: int, batch_size: int) -> Indices:
     """Return the mini-batches [steps, batch] of whole passes over a client's images.
 
     A place is −1 where the last mini-batch of a pass is short.
     """
-    draw = rng(seed, "batches", round, client)
     batch = min(batch_size, size)
+    if epochs == 1 and batch == size:
+        return draw.permutation(size)[None]
     per_epoch = math.ceil(size / batch)
     batches = np.full((epochs, per_epoch * batch), -1, dtype=np.int64)
     for epoch in range(epochs):
@@ -81,11 +80,8 @@ def epoch_batches(
     return batches.reshape(epochs * per_epoch, batch)
 
 
-def step_batches(
-    seed: int, round: int, client: int, size: int, steps: int, batch_size: int
-) -> Indices:
+def step_batches(draw: np.random.Generator, size: int, steps: int, batch_size: int) -> Indices:
     """Return mini-batches [steps, batch], without repeats until a client's images are used up."""
-    draw = rng(seed, "batches", round, client)
     batch = min(batch_size, size)
     passes = [draw.permutation(size) for _ in range(math.ceil(steps * batch / size))]
     return np.concatenate(passes)[: steps * batch].reshape(steps, batch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 import torch
@@ -13,11 +12,10 @@ from fedpareto.contract import on_the_sum
 from fedpareto.errors import SettingError
 from fedpareto.federation.block import Block
 from fedpareto.federation.cohorts import Cohort
-from fedpareto.federation.setup import Setup
 from fedpareto.federation.split import Indices
 from fedpareto.federation.state import State
 from fedpareto.mechanisms import AddsGaussian, Upload, adds_noise
-from fedpareto.noise import Noise, SystemNoise, derive
+from fedpareto.noise import Noise
 
 SERVER = -1  # stands for the server where noise is drawn by client
 
@@ -38,7 +36,7 @@ def protect(
     afterwards.
     """
     setup = block.repeats[s]
-    noise = noise or noise_of(setup, t, clients, block.device)
+    noise = noise or setup.noise(t, clients, block.device)
     values = {**block.settings, **block.facts, "participants": came.float()}
     one = torch.ones(updates.shape[:2], device=block.device)
     plain = Upload(
@@ -55,17 +53,6 @@ def protect(
     return upload
 
 
-def noise_of(setup: Setup, t: int, clients: Indices, device: str, *path: str) -> Noise:
-    """Return the noise of these clients in a round; path names a stream beside the usual.
-
-    Where deployed it is the system's, which draws in the same words.
-    """
-    if setup.secret is not None:
-        return cast(Noise, SystemNoise(len(clients), device))
-    seed = derive(setup.seed, *path) if path else setup.seed
-    return Noise(seed, t, clients.tolist(), device)
-
-
 def missing_noise(block: Block, s: int, t: int, cohort: Cohort) -> Tensor | None:
     """Return the noise [R,P] that the server adds where nobody came; None where somebody did.
 
@@ -80,7 +67,7 @@ def missing_noise(block: Block, s: int, t: int, cohort: Cohort) -> Tensor | None
     sigma, _ = mechanism.gaussian(values)
     where = torch.from_numpy(nobody).to(block.device)
     strength: Tensor = where * on_the_sum(sigma, values["cohort"], block.terms.sampling)
-    drawn = noise_of(setup, t, np.array([SERVER]), block.device).normal(block.stack.size)
+    drawn = setup.noise(t, np.array([SERVER]), block.device).normal(block.stack.size)
     noise = strength[:, None] * drawn
     return noise if block.exists is None else noise * block.exists[s]
 

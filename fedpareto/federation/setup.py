@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from fedpareto.federation.local import ClipsRecords, LocalStep, Sgd
 from fedpareto.federation.servers import Average, ServerStep
 from fedpareto.federation.split import FIXED_SPLIT, Indices, Split, deal, dealt
 from fedpareto.mechanisms import Mechanism
-from fedpareto.noise import derive
+from fedpareto.noise import Noise, SystemNoise, derive, rng
 from fedpareto.settings import largest
 from fedpareto.space import Integer
 
@@ -114,6 +114,21 @@ class Setup:
         """Whether each image is in a mini-batch by a chance of its own."""
         return isinstance(self.local, ClipsRecords) and by_chance(self.local.batches)
 
+    def draw(self, t: int, client: int) -> np.random.Generator:
+        """Return what a client's mini-batches of a round are drawn from."""
+        seed = self.seed if self.secret is None else self.secret
+        return rng(seed, "batches", t, client)
+
+    def noise(self, t: int, clients: Indices, device: str, *path: str) -> Noise:
+        """Return the noise of these clients in a round; path names a stream beside the usual.
+
+        Where deployed it is the system's, which draws in the same words.
+        """
+        if self.secret is not None:
+            return cast(Noise, SystemNoise(len(clients), device))
+        seed = derive(self.seed, *path) if path else self.seed
+        return Noise(seed, t, clients.tolist(), device)
+
     def batches(self, split: Split, client: int, t: int) -> Indices:
         """Return a client's mini-batches [steps, batch] of a round as image numbers, −1 padded."""
         mine = split.of(client)
@@ -130,15 +145,17 @@ class Setup:
         """
         work = work or self.training.work
         size = work.batch_size
-        seed = self.seed if self.secret is None else self.secret
         if self.draws_records_by_chance:
             share = float(chance(size, dealt))
             steps, _ = work.of(dealt)
+            seed = self.seed if self.secret is None else self.secret
             picks = chance_batches(seed, t, client, len(mine), steps, share)
             return np.where(picks >= 0, mine[picks], -1)
         if work.steps:
-            return mine[step_batches(seed, t, client, len(mine), work.steps, size)]
-        picks = epoch_batches(seed, t, client, len(mine), work.epochs, size)
+            return mine[step_batches(self.draw(t, client), len(mine), work.steps, size)]
+        picks = epoch_batches(self.draw(t, client), len(mine), work.epochs, size)
+        if len(mine) <= size:  # nothing is padded
+            return mine[picks]
         return np.where(picks >= 0, mine[picks], -1)
 
 

@@ -22,8 +22,9 @@ from fedpareto import (
 )
 from fedpareto.audit import Membership, Points
 from fedpareto.audit.lira import auc, found_at, likelihood_ratios, roc, told
-from fedpareto.audit.shadows import members, shadows
+from fedpareto.audit.shadows import Fresh, members, shadows
 from fedpareto.federation import blocks
+from fedpareto.federation.setup import Setup
 from fedpareto.mechanisms import BatchCrypt
 from fedpareto.noise import derive
 from fedpareto.testing import check_attack
@@ -135,6 +136,22 @@ def test_each_record_and_each_client_is_in_half_of_the_shadows():
     assert members(split, 40, 3, "client").any(1).all()
 
 
+def test_draws_for_all_clients_at_once_are_as_random_as_one_by_one():
+    repeat = blocks.setup_of(points().problem, 3, made=Fresh)
+    drawn = {t: repeat.noise(t, np.arange(8), "cpu").normal(20_000) for t in (0, 1)}
+    for z in drawn.values():
+        assert z.shape == (8, 20_000)
+        assert abs(float(z.mean())) < 0.01
+        assert abs(float(z.var()) - 1) < 0.02
+    together = np.corrcoef(np.concatenate([z.numpy() for z in drawn.values()]))
+    assert np.abs(together - np.eye(16)).max() < 0.04
+    again = blocks.setup_of(points().problem, 3, made=Fresh)
+    assert (again.noise(1, np.arange(8), "cpu").normal(20_000) == drawn[1]).all()
+    assert (again.draw(0, 1).random(5) == repeat.draw(0, 1).random(5)).all()
+    first, second = repeat.draw(0, 1).random(5), repeat.draw(0, 1).random(5)
+    assert (first != second).all()
+
+
 def test_a_shadow_with_everything_in_is_the_training_itself(monkeypatch):
     """So what is attacked is what trains: here no half is left out, and the models are those of the study."""
     import torch
@@ -150,6 +167,7 @@ def test_a_shadow_with_everything_in_is_the_training_itself(monkeypatch):
         return error(self)
 
     monkeypatch.setattr(module.Shadow, "error", keep)
+    monkeypatch.setattr(module, "Fresh", Setup)  # with the draws of the study
     seed = derive(0, "shadow")
     model, measures = asked.problem.train({"sigma": 0.1}, seed)
     for of in ("record", "client"):

@@ -9,7 +9,7 @@ import torch
 
 from fedpareto import Chain, Data, Federation, Float, Mlp, Privacy, Randomization, Training
 from fedpareto.audit import Points, WhiteBox
-from fedpareto.federation import Momentum, protection
+from fedpareto.federation import Momentum, setup
 from fedpareto.federation import run as engine
 from fedpareto.federation.cohorts import drawn
 from fedpareto.mechanisms import Pruning, Quantization
@@ -61,11 +61,11 @@ class Faulty(Noise):
 
 
 def drawing(fault):
-    return lambda patch: patch.setattr(protection, "Noise", lambda *terms: Faulty(fault, *terms))
+    return lambda patch: patch.setattr(setup, "Noise", lambda *terms: Faulty(fault, *terms))
 
 
 def streams(fault):
-    return lambda patch: patch.setattr(protection, "Noise", lambda *terms: Noise(*fault(*terms)))
+    return lambda patch: patch.setattr(setup, "Noise", lambda *terms: Noise(*fault(*terms)))
 
 
 def uniform(z):

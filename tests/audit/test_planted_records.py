@@ -79,7 +79,7 @@ def weaker(own=Noise.normal):
 
 
 def streams(fault):
-    return lambda patch: patch.setattr("fedpareto.federation.protection.Noise", lambda *terms: Noise(*fault(*terms)))
+    return lambda patch: patch.setattr("fedpareto.federation.setup.Noise", lambda *terms: Noise(*fault(*terms)))
 
 
 def longer(patch):

@@ -15,7 +15,7 @@ from noise_checks import VIEWS, Terms, Watch, check_clipping, check_noise, draws
 
 from fedpareto import Chain, Data, Federation, Float, Lr, Mlp, Privacy, Randomization, Training
 from fedpareto.federation import block as blocks_of_federations
-from fedpareto.federation import blocks, protection
+from fedpareto.federation import blocks, setup
 from fedpareto.federation import run as engine
 from fedpareto.federation.block import prepare
 from fedpareto.federation.cohorts import drawn
@@ -199,12 +199,12 @@ class Faulty(Noise):
 
 def drawing(fault):
     """Put a fault into the numbers [K,P] that a round draws."""
-    return lambda patch: patch.setattr(protection, "Noise", lambda *terms: Faulty(fault, *terms))
+    return lambda patch: patch.setattr(setup, "Noise", lambda *terms: Faulty(fault, *terms))
 
 
 def streams(fault):
     """Put a fault into where numbers come from: seed, round, clients and device."""
-    return lambda patch: patch.setattr(protection, "Noise", lambda *terms: Noise(*fault(*terms)))
+    return lambda patch: patch.setattr(setup, "Noise", lambda *terms: Noise(*fault(*terms)))
 
 
 def uniform(z):

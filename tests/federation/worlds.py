@@ -15,7 +15,7 @@ import torch
 
 from fedpareto.contract import Round
 from fedpareto.errors import SettingError
-from fedpareto.federation import Data, Federation, Lr, Training, protection
+from fedpareto.federation import Data, Federation, Lr, Training, setup
 from fedpareto.federation.blocks import prepared, setup_of
 from fedpareto.federation.cohorts import Cohort
 from fedpareto.federation.columns import contract_of, given_of
@@ -191,7 +191,7 @@ def both_ran(problem, monkeypatch) -> tuple[Ran, Ran]:
     norm = float(terms(problem).norm[0])
     loud = ran(block, norm)
     with monkeypatch.context() as patch:
-        patch.setattr(protection, "Noise", Silent)
+        patch.setattr(setup, "Noise", Silent)
         return loud, ran(block, norm)
 
 
