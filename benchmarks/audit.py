@@ -4,7 +4,7 @@
     python benchmarks/audit.py --device cuda --json benchmarks/results/audit_h200.json
 
 Points are those of the quickstart with other noise; of one point membership trains 256 shadows, of several 96 of each. `lenet5` is
-inversion of LeNet-5 on MNIST (FEDPARETO_DATA), two pictures of one point. Rows are kept as they come, so that a run can be stopped.
+inversion of LeNet-5 on MNIST (FEDPARETO_DATA), two pictures of one point. Rows are kept as they come, beside those of other attacks on the same machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from fedpareto import Data, Federation, Float, Lenet5, Randomization, Training, load_study
 from fedpareto.audit import ATTACKS, Inversion, Membership, Points
@@ -74,8 +73,19 @@ def asked(given: argparse.Namespace):
 
 def about(device: str) -> dict[str, object]:
     """Return what machine this is."""
+    import torch  # after fedpareto, whose threads then sleep while they wait
+
     name = torch.cuda.get_device_name() if device == "cuda" else f"processor, {torch.get_num_threads()} threads"
     return {"device": name, "cores": os.cpu_count(), "python": platform.python_version(), "torch": torch.__version__}
+
+
+def keep(path: Path, machine: dict[str, object], row: dict[str, object]) -> None:
+    """Add a row to those of the same machine, in place of one of the same attack, view and number of points."""
+    there = json.loads(path.read_text()) if path.exists() else {}
+    rows = there.pop("rows", [])
+    asked = ("attack", "view", "points")
+    others = [r for r in rows if there == machine and [r[k] for k in asked] != [row[k] for k in asked]]
+    path.write_text(json.dumps(machine | {"rows": [*others, row]}, indent=1) + "\n")
 
 
 def main() -> None:
@@ -88,7 +98,6 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     began = time.perf_counter()
-    rows: list[dict[str, object]] = []
     for name, view, points in asked(given):
         attack = attack_of(name, len(points), given.share)
         if attack.inapplicable(points, view) or time.perf_counter() - began > given.seconds:
@@ -96,11 +105,9 @@ def main() -> None:
         seconds, busy = timed(attack, points, view)
         row = {"attack": name, "view": view, "points": len(points), "seconds": round(seconds, 3), "of a processor": round(busy, 3)}
         row["a point"] = round((busy if given.device == "cpu" else seconds) / len(points), 4)
-        rows.append(row)
         print(row, flush=True)
         if given.json:
-            kept = {**about(given.device), "share": given.share, "rows": rows}
-            given.json.write_text(json.dumps(kept, indent=1) + "\n")
+            keep(given.json, {**about(given.device), "share": given.share}, row)
 
 
 if __name__ == "__main__":

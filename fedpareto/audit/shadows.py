@@ -20,11 +20,13 @@ from fedpareto.federation.run import run
 from fedpareto.federation.setup import Setup
 from fedpareto.federation.split import Indices, Split
 from fedpareto.federation.stack import unflatten
+from fedpareto.federation.training import Work
 from fedpareto.mechanisms import Upload
 from fedpareto.noise import Noise, derive, rng, stream
 from fedpareto.space import FloatArray
 
-ROOM = 3e7  # numbers of a block's local models
+# numbers of a block's local models: what a processor's cache holds, and what fills a GPU
+ROOM = {"cpu": 1e6, "cuda": 3e7}
 AT_ONCE = 512  # records of all slots whose scores are computed at once
 STEP = 1e-2  # how far along an upload a model is moved to see what it does, in its own lengths
 
@@ -63,6 +65,15 @@ class Fresh(Setup):
     def _luck(self) -> np.random.Generator:
         return rng(self.seed, "batches")
 
+    def batches_of(
+        self, mine: Indices, client: int, t: int, dealt: int, work: Work | None = None
+    ) -> Indices:
+        work = work or self.training.work
+        whole = work.epochs == 1 and not work.steps and len(mine) <= work.batch_size
+        if whole and not self.draws_records_by_chance:  # one mini-batch, in whatever order
+            return mine[None]
+        return super().batches_of(mine, client, t, dealt, work)
+
     def noise(self, t: int, clients: Indices, device: str, *path: str) -> Noise:
         seed = derive(self.seed, *path) if path else self.seed
         return Together(seed, t, clients.tolist(), device)
@@ -89,7 +100,9 @@ class Shadow(Observer):
         self.times = np.zeros((R, S, len(records)))
         self.place = np.full(len(block.images.y), -1)
         self.place[records] = np.arange(len(records))
-        self.margins: dict[int, Tensor] = {}
+        split = block.splits[0]  # the same in all shadows
+        held = [split.of(client) for client in range(len(split.sizes))]
+        self.told_apart = [mine[self.place[mine] >= 0] for mine in held]  # records of each client
 
     def cohort(self, repeat: int, round: int, cohort: Cohort) -> Cohort:
         if self.of != "client":
@@ -112,21 +125,21 @@ class Shadow(Observer):
     ) -> None:
         if self.view != "server":
             return
-        held = self._held(repeat, clients)  # [M,n]
         going = (round < self.rounds).to(takes_part.device)[:, None] & takes_part  # [R,M]
-        models = self.before[repeat][None].expand(len(clients), -1, -1)
-        shown = self._along(models, upload.values.transpose(0, 1), held)
-        there = (going.T.cpu().numpy()[:, :, None]) & (held >= 0)[:, None]  # [M,R,n]
+        came = going.any(0)
+        if not came.any():
+            return
+        held = self._held(clients[came.cpu().numpy()])  # [M,n]
+        shown = self._along(repeat, upload.values[:, came].transpose(0, 1), held)
+        there = going[:, came].T.cpu().numpy()[:, :, None] & (held >= 0)[:, None]  # [M,R,n]
         m, r, n = np.nonzero(there)
         places = (r, np.full_like(r, repeat), self.place[held[m, n]])
         self.totals[places] += shown[m, r, n]
         self.times[places] += 1
 
-    def _held(self, repeat: int, clients: Indices) -> NDArray[np.int64]:
+    def _held(self, clients: Indices) -> NDArray[np.int64]:
         """Return which of the records that are told apart these clients hold, [M,n]; −1 padded."""
-        split = self.block.splits[repeat]
-        mine = [np.asarray(split.of(client)) for client in clients.tolist()]
-        kept = [records[self.place[records] >= 0] for records in mine]
+        kept = [self.told_apart[client] for client in clients.tolist()]
         out = np.full((len(kept), max(map(len, kept))), -1)
         for row, records in zip(out, kept, strict=True):
             row[: len(records)] = records
@@ -142,16 +155,18 @@ class Shadow(Observer):
             owner = np.repeat(np.arange(len(split.sizes)), split.sizes)[np.argsort(split.order)]
             place = np.argsort(cohort.order)[owner[self.records_seen]]  # of who holds each record
             came = (place[None] < np.asarray(cohort.count)[:, None]) & going[:, None]  # [R,n]
-            shown = self._along(self.before[s][None], sums[s][None], self.records_seen[None])[0]
+            shown = self._along(s, sums[s][None], self.records_seen[None])[0]
             self.totals[:, s] += np.where(came, shown, 0.0)
             self.times[:, s] += came
 
-    def _along(self, models: Tensor, sent: Tensor, records: NDArray[np.int64]) -> FloatArray:
-        """Return how much sure models [M,R,P] get of records [M,n] along what was sent, [M,R,n]."""
+    def _along(self, repeat: int, sent: Tensor, records: NDArray[np.int64]) -> FloatArray:
+        """Return how much sure models get of records [M,n] along what was sent [M,R,P], [M,R,n]."""
+        models = self.before[repeat]  # [R,P]
         length = torch.linalg.vector_norm(sent, dim=2).clamp_min(1e-12)
-        far = STEP * (1 + torch.linalg.vector_norm(models, dim=2)) / length
+        far = STEP * (1 + torch.linalg.vector_norm(models, dim=1)) / length
         ahead = margins(self.block, models + far[:, :, None] * sent, records)
-        here = margins(self.block, models, records)
+        here = margins(self.block, models[None], self.records_seen[None])[0]  # [R,N]
+        here = here[:, self.place[records]].transpose(0, 1)
         return np.asarray(((ahead - here) / (far * length)[:, :, None]).double().cpu())
 
     def models(self, round: int, models: Tensor) -> None:
@@ -219,7 +234,8 @@ def shadows(
     records = np.sort(drawn[:most])
     seen, errors = [], []
     most_often = float(points.given["sample_ratio"].max())
-    size = max(1, int(ROOM / (points.columns["parameters"].max() * len(points) * _room(points))))
+    each = points.columns["parameters"].max() * len(points) * points.columns["cohort"].max()
+    size = max(1, int(ROOM[blocks.device_of(problem)] / each))
     parts = [range(i, min(i + size, len(seeds))) for i in range(0, len(seeds), size)]
     for b, part in enumerate(parts):
         some = [seeds[i] for i in part]
@@ -239,10 +255,6 @@ def shadows(
         return Shown(together, member[:, records], error, split)
     owner = np.repeat(np.arange(problem.data.clients), split.sizes)[np.argsort(split.order)]
     return Shown(_by_client(together, owner[records], problem.data.clients), member, error, split)
-
-
-def _room(points: Points) -> float:
-    return float(points.columns["cohort"].max())
 
 
 def members(split: Split, shadows: int, seed: int, of: str) -> NDArray[np.bool_]:
