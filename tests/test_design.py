@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fedpareto import load_study, theory
-from fedpareto.design import _losses
+from fedpareto.design import Asked, Pre, _losses, design_study
+from fedpareto.reproduce import gu24_cost
+from fedpareto.reproduce.experiment import Rows
 from fedpareto.store import Store
 from fedpareto.trials import Trial
 
@@ -161,6 +164,31 @@ def test_choices_of_the_sample_ratio_are_each_designed_for_and_searched(study, f
     assert ours["client_steps"] == 40 * 50 * 10 * 10 + follow < 40 * 50 * 10 * 10 + 20 * 15 * 10 * 50 * 2
     assert {p["sample_ratio"] for p in grid["points"]} == {0.2, 0.5}
     assert "q = 0.2: 50 rounds with σ = " in fedpareto("design", study, *WORDS).out
+
+
+@pytest.mark.parametrize("ratios", [[0.5], [0.2, 0.5]])
+def test_what_a_design_costs_is_what_reproduce_counts_of_the_same_rows(study, ratios):
+    choices = ratios[0] if len(ratios) == 1 else f"{{ choices = {ratios} }}"
+    study.write_text(study.read_text().replace("sample_ratio = 0.5", f"sample_ratio = {choices}"))
+    asked, db = load_study(study), study.with_suffix(".db")
+    made = design_study(asked, Pre(share=1.0, sigmas=20, seeds=2), db, Asked(compare=True))
+
+    def rows(tail: str, ratio: float, clients: int) -> Rows:
+        problem = replace(asked.problem, data=replace(asked.problem.data, clients=clients))
+        problem = replace(problem, training=replace(problem.training, sample_ratio=ratio))
+        with Store.read(db.with_name(f"real{tail}.db")) as store:
+            trials = store.trials()
+            losses = {t.number: _losses(store, t, 2, 50).tolist() for t in trials}
+        return Rows(replace(asked, problem=problem), trials, losses, 1.0)
+
+    tails = ["-grid"] if len(ratios) == 1 else [f"-grid-{q:g}" for q in ratios]
+    real = [rows(tail, q, 30) for tail, q in zip(tails, ratios, strict=True)]
+    counted = gu24_cost.designed([rows("", 1.0, Pre().clients)], real)
+    assert counted == made.others["low-cost design"]["client_steps"]
+    found = gu24_cost.searched(real)
+    for way, (spent, loss) in found.items():
+        other = made.others[way]
+        assert (spent, loss) == (other["client_steps"], min(p["loss"] for p in other["points"]))
 
 
 def test_choices_of_noise_are_as_many_trainings_of_the_design(study, fedpareto):

@@ -139,14 +139,15 @@ def test_a_row_changed_by_hand_ends_in_a_clear_error_or_an_answer(audited: Path,
 
 CORPUS = {  # past findings
     "settings of another space": ("trials", "settings", '{"learning_rate": 0.4, "sigma": 0.1, "epsilon": 0.6}', "must have learning_rate, sigma, clipping_norm, found no clipping_norm"),
-    "a setting that is no single value": ("trials", "settings", '{"learning_rate": [], "sigma": 0.8, "clipping_norm": 1.1}', "learning_rate must be a number, a word, true or false, found []"),
+    "a setting that is no single value": ("trials", "settings", '{"learning_rate": [], "sigma": 0.8, "clipping_norm": 1.1}', "must be a JSON table of finite numbers, words, true and false, found"),
     "a budget beyond any study's": ("sessions", "budget", str(2**62 - 1), "must be a whole number of at most 10,000,000"),
-    "a table for a setting": ("trials", "settings", '{"learning_rate": {"a": 1}, "sigma": 0.8, "clipping_norm": 1.1}', "learning_rate must be a number, a word, true or false, found"),
+    "a table for a setting": ("trials", "settings", '{"learning_rate": {"a": 1}, "sigma": 0.8, "clipping_norm": 1.1}', "must be a JSON table of finite numbers, words, true and false, found"),
     "points of another space": ("trials", "point", "[0.5, 0.5]", "must have 3 numbers, found 2"),
     "facts without the number of records": ("data", "facts", '{"shape": [1, 8, 8], "classes": 10, "split": [], "sizes": []}', "images must be a whole number above 0, found None"),
     "a table of who holds what with a number for a row": ("data", "facts", '{"shape": [1, 8, 8], "classes": 10, "images": 3, "split": [3], "sizes": []}',
                                                           "split must be a table of whole numbers"),
-    "a share of classes without end": ("data", "facts", '{"shape": [1, 8, 8], "classes": 10, "images": 3, "split": [[Infinity]], "sizes": []}', "split must be a table"),
+    "a share of classes without end": ("data", "facts", '{"shape": [1, 8, 8], "classes": 10, "images": 3, "split": [[Infinity]], "sizes": []}', "must be a JSON table, its numbers finite"),
+    "a setting without end of what trials are held against": ("baselines", "settings", '{"learning_rate": 0.4, "sigma": Infinity}', "must be a JSON table of finite numbers"),
     "a measure that no float can hold": ("repeats", "measures", '{"test_error": 1' + "0" * 400 + "}", "measures: must be a JSON table of numbers"),
     "seconds that no float can hold": ("sessions", "work", '{"here": {"device": "CPU", "trainings": 1, "seconds": 1' + "0" * 400 + ', "trial": 1}}', "work: must be")}
 

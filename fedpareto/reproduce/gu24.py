@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedpareto import theory
+from fedpareto.contract import cohort
 from fedpareto.errors import SettingError
 from fedpareto.front import hypervolume
 from fedpareto.reproduce import studies_gu24 as studies
@@ -40,17 +41,22 @@ def runs_of(rows: Sequence[Rows]) -> theory.Runs:
         problem: Any = one.study.problem
         done = [t for t in one.trials if t.state == "done"]
         ratio = problem.training.sample_ratio
-        taking = round(ratio * problem.data.clients)
         runs = theory.Runs.of(
             [t.settings["sigma"] for t in done],
             ratio,
             np.array([one.losses[t.number] for t in done]),
-            round_steps=taking * problem.training.local_steps,
+            round_steps=round_steps(problem, ratio),
         )
         joined = joined.joined(runs) if joined else runs
     if joined is None:
         raise SettingError("reproduce: must have rows of a grid, found none. Run it first.")
     return joined
+
+
+def round_steps(problem: Any, ratio: float) -> int:
+    """Return the mini-batch steps that the clients of a round take together."""
+    steps: int = problem.training.local_steps
+    return steps * int(cohort(ratio, problem.data.clients))
 
 
 def fitted(rows: Sequence[Rows]) -> tuple[theory.Found, theory.Estimate | None]:

@@ -23,7 +23,7 @@ from fedpareto.reproduce.experiment import (
     Rows,
     shown,
 )
-from fedpareto.reproduce.gu24 import MODELS, SEEDS, WORDS, runs_of
+from fedpareto.reproduce.gu24 import MODELS, SEEDS, TOO_FEW, WORDS, fitted, round_steps, runs_of
 from fedpareto.reproduce.judge import missing
 
 UNLEARNED = 2.2  # a test loss of ten classes; guessing has the logarithm of 10
@@ -38,23 +38,43 @@ def searched(rows: Sequence[Rows]) -> dict[str, tuple[float, float]]:
     """
     runs = runs_of(rows)
     limit = float(np.median(theory.full_grid(runs).points["leakage"]))
-    found = (theory.with_budget(runs, limit), theory.until_convergence(runs))
+    whole = len(np.unique(runs.sample_ratio)) > 1  # Table III
+    found = (theory.with_budget(runs, limit), theory.until_convergence(runs, whole_front=whole))
     return {
         way: (f.cost.client_steps, float(f.points["loss"].min()))
         for way, f in zip(WAYS, found, strict=True)
     }
 
 
-def designed(pre: Sequence[Rows], real: Sequence[Rows], noises: int) -> float:
-    """Return what the low-cost design costs: the pre-experiment, then one training for each σ.
+def designed(pre: Sequence[Rows], real: Sequence[Rows]) -> float | None:
+    """Return what the low-cost design costs: the pre-experiment, then the training that follows.
 
-    The design trains at one sample ratio; where the search has several, it is the mean of theirs.
+    Where the search has one sample ratio that is one training. Where it has several it is one for
+    each σ, with the share of clients that the law gives it, as in `fedpareto design`. None where
+    the pre-experiment gives no k.
     """
+    estimate = fitted(pre)[1]
+    if estimate is None:
+        return None
     runs = runs_of(real)
     seeds, rounds = runs.loss.shape[1:]
-    per_round = float(np.mean([runs_of([r]).round_steps[0] for r in real]))
+    sigmas = np.unique(runs.sigma)
+    problem: Any = real[0].study.problem
+    designs = [
+        theory.design(
+            estimate,
+            clients=problem.data.clients,
+            sample_ratio=q,
+            rounds_max=rounds,
+            sigma_min=float(sigmas[0]),
+            sigma_max=float(sigmas[-1]),
+        )
+        for q in np.unique(runs.sample_ratio).tolist()
+    ]
+    settings = theory.settings_of(designs, sigmas)
+    per_round = sum(round_steps(problem, setting["sample_ratio"]) for setting in settings)
     before = theory.full_grid(runs_of(pre)).cost.client_steps
-    return float(before + noises * seeds * rounds * per_round)
+    return float(before + seeds * rounds * per_round)
 
 
 def compared(
@@ -86,13 +106,15 @@ def _report(source: str, parts: Mapping[str, Sequence[Part]], whole: bool) -> An
         for model in MODELS:
             pre = [rows[p.name] for p in (studies.public(model),) if p.name in rows]
             real = [rows[p.name] for p in parts[model] if p.name in rows]
-            if not pre or not real:
+            if not pre or len(real) < (2 if whole else 1):
                 why = "it was not run."
                 found.append(([missing(f"{WORDS[model]}: cost", "less", source, why)], None))
                 continue
-            noises = len(np.unique(runs_of(real).sigma)) if whole else 1
-            costs = (designed(pre, real, noises), searched(real))
-            found.append(compared(WORDS[model], source, *costs))
+            ours = designed(pre, real)
+            if ours is None:
+                found.append(([missing(f"{WORDS[model]}: cost", "less", source, TOO_FEW)], None))
+                continue
+            found.append(compared(WORDS[model], source, ours, searched(real)))
         return Found(
             tuple(c for some, _ in found for c in some),
             tuple(panel for _, panel in found if panel),

@@ -220,11 +220,6 @@ def _unlike(trials: Iterable[Row]) -> Iterator[Damage]:
         return
     kinds = KINDS["trials"]
     valid = [r for r in trials if all(kinds[c].holds(r[c]) for c in ("point", "settings"))]
-    for row in (r for r in valid if r["checksum"] is None):
-        for name, value in json.loads(row["settings"]).items():
-            if not isinstance(value, str | int | float):
-                what = f"{name} must be a number, a word, true or false, found {shown(value)}"
-                yield Damage("trials", row["key"], "settings", what)
     for column in ("point", "settings"):
         found = [_shape(row[column]) for row in valid]
         usual = max(found, key=found.count, default=None)
@@ -317,6 +312,19 @@ def _table(value: object, inner: Callable[[object], bool] = lambda value: True) 
     return isinstance(value, dict) and all(map(inner, value.values()))
 
 
+def _finite(value: object) -> bool:
+    """Say whether all numbers of what JSON holds are finite: other readers know no others."""
+    if isinstance(value, dict):
+        return all(map(_finite, value.values()))
+    if isinstance(value, list):
+        return all(map(_finite, value))
+    return not isinstance(value, (int, float)) or abs(value) <= LARGEST
+
+
+def _setting(value: object) -> bool:
+    return isinstance(value, str | int | float) and _finite(value)
+
+
 def _curves(value: object) -> bool:
     return _table(value, lambda curve: isinstance(curve, list) and all(map(_number, curve)))
 
@@ -337,7 +345,10 @@ COUNT = Kind("a whole number of at least 0", _count)
 MEASURES = Kind("a JSON table of numbers", _json(lambda v: _table(v, _number)))
 CURVES = _or_null(Kind("a JSON table of lists of numbers", _json(_curves)))
 OPEN_TEXT = _or_null(TEXT)
-TABLE = Kind("a JSON table", _json(_table))
+TABLE = Kind("a JSON table, its numbers finite", _json(lambda v: _table(v, _finite)))
+SETTINGS = Kind(
+    "a JSON table of finite numbers, words, true and false", _json(lambda v: _table(v, _setting))
+)
 KINDS = {
     "study": {
         "name": TEXT,
@@ -349,7 +360,7 @@ KINDS = {
         "number": COUNT,
         "batch": COUNT,
         "point": Kind("a JSON list of numbers from 0 to 1", _json(_point)),
-        "settings": TABLE,
+        "settings": SETTINGS,
         "state": Kind(f"one of {', '.join(STATES)}", lambda value: value in STATES),
         "measures": _or_null(MEASURES),
         "spread": _or_null(MEASURES),
@@ -373,7 +384,7 @@ KINDS = {
     },
     "audits": {
         "trial": COUNT,
-        "settings": TABLE,
+        "settings": SETTINGS,
         "attack": TEXT,
         "view": Kind(f"one of {', '.join(VIEWS)}", lambda value: value in VIEWS),
         "seed": COUNT,
@@ -386,7 +397,7 @@ KINDS = {
     "baselines": {
         "name": Kind(f"one of {', '.join(BASELINES)}", lambda value: value in BASELINES),
         "repeat": COUNT,
-        "settings": TABLE,
+        "settings": SETTINGS,
         "measures": MEASURES,
         "error": OPEN_TEXT,
     },
