@@ -23,7 +23,8 @@ from fedpareto.audit import Inversion, Points
 HERE = Path(__file__).parent
 STUDY = HERE.parent / "examples" / "papers" / "gu24-lenet.toml"
 KEPT = HERE / "results" / "audit_pictures.json"
-SIGMAS = {"one-step": [0.0, 1e-4, 1e-3, 0.03286], "gu24": [0.0, 0.03286]}
+SIGMAS = {"one-step": [0.0, 1e-3, 0.03286, 0.1, 0.3, 1.0], "gu24": [0.0, 0.03286]}
+SHOWN = ("one-step, 0", "one-step, 0.001", "gu24, 0", "gu24, 0.03286")  # whose pictures are in docs
 
 
 def problem_of(case: str) -> Federation:
@@ -50,16 +51,19 @@ def attacked(case: str, sigma: float, pictures: int, seed: int) -> None:
     """Attack so many clients at a noise, print what was found, and keep it."""
     began, busy = time.perf_counter(), time.process_time()
     setting = {"sigma": sigma} if case == "one-step" else {"rounds": 1, "sigma": sigma}
-    (finding,) = Inversion(pictures).audit(Points(problem_of(case), (0,), (setting,)), "server", seed)
+    points = Points(problem_of(case), (0,), (setting,))
+    (finding,) = Inversion(pictures).audit(points, "server", seed)
     name = f"{case}, {sigma:g}"
     seconds = {"seconds": time.perf_counter() - began, "of a processor": time.process_time() - busy}
     found = finding.measures | {what: round(s, 1) for what, s in seconds.items()}
+    if sigma:
+        found["epsilon"] = float(points.claim("server")[0])
     print(name, found, flush=True)
     if seed:
         return
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     KEPT.write_text(json.dumps(kept | {name: found}, indent=1) + "\n")
-    if finding.picture:
+    if finding.picture and name in SHOWN:
         (HERE.parent / "docs" / f"audit-lenet5-{case}-sigma-{sigma:g}.png").write_bytes(finding.picture)
 
 
