@@ -66,6 +66,7 @@ class Noise:
     round: int
     clients: Sequence[int]  # [K]
     device: str = "cpu"
+    together: bool = False  # whether all clients' draws are one stream, which takes less time
     draws: int = field(default=0, init=False)
 
     def normal(self, size: int, out: Tensor | None = None) -> Tensor:
@@ -82,7 +83,8 @@ class Noise:
         if out is None:
             out = torch.empty(len(self.clients), size, device=self.device)
         generator = torch.Generator(self.device)
-        for row, client in zip(out, self.clients, strict=True):
+        rows = [(out, self.clients[0])] if self.together else zip(out, self.clients, strict=True)
+        for row, client in rows:
             seed = derive(self.seed, "noise", self.round, int(client), self.draws)
             if seed >= WIDE:
                 row.copy_(torch.from_numpy(_numbers(seed, size, fill)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -41,7 +42,7 @@ from fedpareto.reproduce.judge import above, missing, number, ranks_alike
 from fedpareto.reproduce.page import reason
 from fedpareto.reproduce.races import compared
 from fedpareto.reproduce.run import unjudged
-from fedpareto.reproduce.workers import Work
+from fedpareto.reproduce.workers import Work, whole_bar
 from fedpareto.store import Store
 from fedpareto.study import load_study
 from fedpareto.trials import Trial
@@ -309,7 +310,7 @@ import sys
 from pathlib import Path
 from fedpareto.reproduce import train
 from fedpareto.reproduce.run import unjudged
-from fedpareto.reproduce.workers import Work
+from fedpareto.reproduce.workers import Work, whole_bar
 if __name__ == "__main__":
     train([Work(Path(p), 1.0) for p in sys.argv[1:]], jobs=2)
 """
@@ -528,3 +529,16 @@ def test_studies_of_xiao_say_how_the_paper_begins_and_what_they_say_runs(cell, t
     space = load_study(path).problem.space
     means = {v.name: (v.mean, v.spread) for v in space.variables if getattr(v, "mean", None) is not None}
     assert means == {"noise_multiplier": (6.0, 2.5), "prune_rate": (0.3, 0.1)}
+
+
+def test_many_studies_run_into_a_log_say_now_and_then_how_far_they_are(monkeypatch, tmp_path):
+    monkeypatch.setattr("fedpareto.report.progress.FIRST", 0.0)
+    monkeypatch.setattr("fedpareto.report.progress.BETWEEN", 0.0)
+    log, work = io.StringIO(), [Work(tmp_path / "a.toml", 30.0), Work(tmp_path / "b.toml", 10.0)]
+    with whole_bar(work, log) as tell:
+        tell(work[0].path, 0.5)
+        tell(work[1].path, 1.0)
+    first, second = log.getvalue().splitlines()
+    assert first == "reproduce: 38%; 0 of 2 studies, now a"
+    assert second.startswith("reproduce: 62%; about ")
+    assert second.endswith(" left; 1 of 2 studies, now b")

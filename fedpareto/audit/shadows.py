@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -17,12 +16,10 @@ from fedpareto.federation.block import Block
 from fedpareto.federation.cohorts import Cohort
 from fedpareto.federation.data import load
 from fedpareto.federation.run import run
-from fedpareto.federation.setup import Setup
 from fedpareto.federation.split import Indices, Split
 from fedpareto.federation.stack import unflatten
-from fedpareto.federation.training import Work
 from fedpareto.mechanisms import Upload
-from fedpareto.noise import Noise, derive, rng, stream
+from fedpareto.noise import rng
 from fedpareto.space import FloatArray
 
 # numbers of a block's local models: what a processor's cache holds, and what fills a GPU
@@ -39,44 +36,6 @@ class Shown:
     member: NDArray[np.bool_]  # [S,N] records, or [S,K] clients
     error: FloatArray  # [n] share of test records that shadows get wrong; nan of numbers
     split: Split
-
-
-@dataclass
-class Together(Noise):
-    """The noise of a round's clients, drawn in one go: a shadow's need only be fresh."""
-
-    def _filled(self, size: int, fill: str, out: Tensor | None = None) -> Tensor:
-        if out is None:
-            out = torch.empty(len(self.clients), size, device=self.device)
-        path = ("noise", self.round, int(self.clients[0]), self.draws)
-        getattr(out, fill)(generator=stream(self.seed, *path, device=self.device))
-        self.draws += 1
-        return out
-
-
-@dataclass(frozen=True)
-class Fresh(Setup):
-    """A repeat that draws for all clients of a round together, which takes less time."""
-
-    def draw(self, t: int, client: int) -> np.random.Generator:
-        return self._luck
-
-    @cached_property
-    def _luck(self) -> np.random.Generator:
-        return rng(self.seed, "batches")
-
-    def batches_of(
-        self, mine: Indices, client: int, t: int, dealt: int, work: Work | None = None
-    ) -> Indices:
-        work = work or self.training.work
-        whole = work.epochs == 1 and not work.steps and len(mine) <= work.batch_size
-        if whole and not self.draws_records_by_chance:  # one mini-batch, in whatever order
-            return mine[None]
-        return super().batches_of(mine, client, t, dealt, work)
-
-    def noise(self, t: int, clients: Indices, device: str, *path: str) -> Noise:
-        seed = derive(self.seed, *path) if path else self.seed
-        return Together(seed, t, clients.tolist(), device)
 
 
 class Shadow(Observer):
@@ -239,7 +198,7 @@ def shadows(
     parts = [range(i, min(i + size, len(seeds))) for i in range(0, len(seeds), size)]
     for b, part in enumerate(parts):
         some = [seeds[i] for i in part]
-        repeats = [blocks.setup_of(problem, s, made=Fresh) for s in some]
+        repeats = [replace(blocks.setup_of(problem, s), together=True) for s in some]
         rows = np.arange(len(points))
         slots = blocks.slots(problem, some, most_often)
         block = blocks.prepared(problem, points.values, points.given, rows, repeats, slots)

@@ -22,7 +22,6 @@ from fedpareto.cli.base import (
     study_argument,
 )
 from fedpareto.errors import SettingError, did_you_mean
-from fedpareto.words import visible
 
 if TYPE_CHECKING:
     from fedpareto.audit import Job, Plan
@@ -183,33 +182,23 @@ def _say_after(planned: Plan, found: int) -> None:
 
 @contextlib.contextmanager
 def _bar(planned: Plan) -> Iterator[Callable[[Job], None]]:
-    """Show on a terminal how far the attacks have come; give what to call before each."""
-    if not sys.stderr.isatty():
-        yield lambda job: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
+    """Show how far the attacks have come; give what to call before each."""
     from fedpareto.problem import listening
+    from fedpareto.report.progress import whole
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        TimeRemainingColumn(elapsed_when_finished=True),
-    )
-    with Progress(*columns, console=Console(file=sys.stderr)) as bar:
-        task = bar.add_task("", total=sum(job.seconds for job in planned.jobs) or 1.0)
-        before, now = 0.0, 0.0
+    total = sum(job.seconds for job in planned.jobs) or 1.0
+    with whole("audit", total, sys.stderr) as show:
+        before, now, what = 0.0, 0.0, ""
 
         def watch(job: Job) -> None:
-            nonlocal before, now
+            nonlocal before, now, what
             before += now
-            now = job.seconds
-            bar.update(task, completed=before, description=visible(f"{job.name} ({job.view})"))
+            now, what = job.seconds, f"{job.name} ({job.view})"
+            show(before, what)
 
-        with listening(lambda share: bar.update(task, completed=before + share * now)):
+        with listening(lambda share: show(before + share * now, what)):
             yield watch
-        bar.update(task, completed=before + now)
+        show(before + now, what)
 
 
 def _print(found: list[Audit], as_json: bool) -> None:

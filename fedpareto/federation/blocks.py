@@ -151,11 +151,9 @@ def prepared(
     return prepare(repeats, settings, models, room, device_of(problem))
 
 
-def setup_of(
-    problem: Federation, seed: int, along: bool = False, made: type[Setup] = Setup
-) -> Setup:
+def setup_of(problem: Federation, seed: int, along: bool = False) -> Setup:
     """Return what the federations of one repeat share."""
-    return made(
+    return Setup(
         problem.data,
         problem.widest,
         problem.training,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
@@ -62,6 +62,9 @@ class Setup:
     # where deployed: a fresh wide seed of the system's, from which mini-batches are drawn; noise is
     # then drawn from the system itself
     secret: int | None = None
+    # whether what clients draw in a round is drawn at once, which takes less time: then a client's
+    # draws depend on who else takes part
+    together: bool = False
 
     @property
     def images(self) -> int:
@@ -116,8 +119,15 @@ class Setup:
 
     def draw(self, t: int, client: int) -> np.random.Generator:
         """Return what a client's mini-batches of a round are drawn from."""
+        if self.together:
+            return self._luck
         seed = self.seed if self.secret is None else self.secret
         return rng(seed, "batches", t, client)
+
+    @cached_property
+    def _luck(self) -> np.random.Generator:
+        """What all mini-batches are drawn from, one after another, where that is together."""
+        return rng(self.seed, "batches")
 
     def noise(self, t: int, clients: Indices, device: str, *path: str) -> Noise:
         """Return the noise of these clients in a round; path names a stream beside the usual.
@@ -127,7 +137,8 @@ class Setup:
         if self.secret is not None:
             return cast(Noise, SystemNoise(len(clients), device))
         seed = derive(self.seed, *path) if path else self.seed
-        return Noise(seed, t, clients.tolist(), device)
+        noise = Noise(seed, t, clients.tolist(), device)
+        return replace(noise, together=True) if self.together else noise
 
     def batches(self, split: Split, client: int, t: int) -> Indices:
         """Return a client's mini-batches [steps, batch] of a round as image numbers, −1 padded."""
@@ -153,6 +164,8 @@ class Setup:
             return np.where(picks >= 0, mine[picks], -1)
         if work.steps:
             return mine[step_batches(self.draw(t, client), len(mine), work.steps, size)]
+        if self.together and work.epochs == 1 and len(mine) <= size:  # in whatever order
+            return mine[None]
         picks = epoch_batches(self.draw(t, client), len(mine), work.epochs, size)
         if len(mine) <= size:  # nothing is padded
             return mine[picks]

@@ -73,7 +73,7 @@ def screen_of(study: Study, stream: TextIO) -> Iterator[Screen]:
         with _bar(study, console) as bar:
             yield bar
     else:
-        yield Lines(study, stream)
+        yield Lines(study.name, study.budget, trials_of(study), stream)
 
 
 @contextlib.contextmanager
@@ -115,18 +115,59 @@ class Bar:
         self._bar.update(self._task, completed=done, **said)
 
 
+@contextlib.contextmanager
+def whole(name: str, total: float, stream: TextIO) -> Iterator[Callable[[float, str], None]]:
+    """Give a function to call with how much of work is done, and with what is done now.
+
+    It moves a bar on a terminal, and writes a line now and then elsewhere.
+    """
+    if not stream.isatty():
+        yield Lines(name, total, lambda done: f"{done / total:.0%}", stream).show
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=Console(file=stream)) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda done, now: bar.update(task, completed=done, description=visible(now))
+
+
+def trials_of(study: Study) -> Callable[[float], str]:
+    """Give a function that says of how many trials so many are done."""
+    return lambda done: f"{done:.0f} of {study.budget} trials"
+
+
 class Lines:
     """A plain line now and then, for logs."""
 
     def __init__(
-        self, study: Study, stream: TextIO, clock: Callable[[], float] = time.monotonic
+        self,
+        name: str,
+        whole: float,
+        words: Callable[[float], str],
+        stream: TextIO,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._study = study
+        self._name = name
+        self._whole = whole
+        self._words = words
         self._stream = stream
         self._clock = clock
         self._began = self._clock()
         self._next = self._began + FIRST
-        self._had: float | None = None  # trials that were done before
+        self._had: float | None = None  # what was done before
         self._seen = ""
 
     def show(self, done: float, seen: str) -> None:
@@ -137,17 +178,16 @@ class Lines:
         if now < self._next:
             return
         self._next = now + BETWEEN
-        budget = self._study.budget
-        parts = [f"{done:.0f} of {budget} trials", self._left(done, now - self._began), self._seen]
+        parts = [self._words(done), self._left(done, now - self._began), self._seen]
         text = "; ".join(part for part in parts if part)
-        print(f"{visible(self._study.name)}: {text}", file=self._stream, flush=True)
+        print(f"{visible(self._name)}: {text}", file=self._stream, flush=True)
 
     def _left(self, done: float, seconds: float) -> str:
         """Say how long the rest takes if it goes on as it went; nothing before there is a pace."""
         gained = done - (self._had or 0.0)
         if gained <= 0:
             return ""
-        return f"about {in_words(seconds / gained * (self._study.budget - done))} left"
+        return f"about {in_words(seconds / gained * (self._whole - done))} left"
 
 
 def in_words(seconds: float) -> str:

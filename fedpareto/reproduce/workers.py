@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from fedpareto.errors import DeviceLost, FedparetoError
 from fedpareto.loop import database, run
+from fedpareto.report.progress import whole
 from fedpareto.reproduce.lending import borrowing
 from fedpareto.store import Store
 from fedpareto.study import Study, load_study
@@ -217,34 +218,15 @@ def _let_go() -> None:
 
 @contextlib.contextmanager
 def whole_bar(work: Sequence[Work], stream: TextIO) -> Iterator[Tell]:
-    """Give a function to call as studies come on, which shows how far all of them are.
-
-    There is a bar where the stream is a terminal, and nothing elsewhere.
-    """
+    """Give a function to call as studies come on, which shows how far all of them are."""
     expected = {w.path: w.expected for w in work}
     shares = dict.fromkeys(expected, 0.0)
-    if not stream.isatty():
-        yield lambda path, share: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=30),
-        TextColumn("{task.percentage:.0f} %"),
-        TimeRemainingColumn(elapsed_when_finished=True),
-    )
-    with Progress(*columns, console=Console(file=stream)) as bar:
-        task = bar.add_task("", total=sum(expected.values()))
+    with whole("reproduce", sum(expected.values()), stream) as show:
 
         def tell(path: Path, share: float) -> None:
             shares[path] = share
-            finished = sum(s == 1 for s in shares.values())
-            bar.update(
-                task,
-                completed=sum(expected[p] * s for p, s in shares.items()),
-                description=f"{finished} of {len(shares)} studies, now {path.stem}",
-            )
+            finished = sum(share == 1 for share in shares.values())
+            done = sum(expected[p] * s for p, s in shares.items())
+            show(done, f"{finished} of {len(shares)} studies, now {path.stem}")
 
         yield tell

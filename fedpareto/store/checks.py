@@ -255,16 +255,9 @@ def _text(value: object) -> bool:
     return not any("\ud800" <= c <= "\udfff" for c in value)
 
 
-def _count(value: object) -> bool:
-    return isinstance(value, int) and 0 <= value < 2**62
-
-
-def _repeats(value: object) -> bool:
-    return isinstance(value, int) and 0 < value <= MOST_REPEATS
-
-
-def _budget(value: object) -> bool:
-    return isinstance(value, int) and 0 <= value <= MOST_TRIALS
+def _whole(least: int, most: int) -> Callable[[object], bool]:
+    """Return whether a value is a whole number between these."""
+    return lambda value: isinstance(value, int) and least <= value <= most
 
 
 def _picture(value: object) -> bool:
@@ -308,14 +301,10 @@ def _point(value: object) -> bool:
     return all(type(v) in (int, float) and 0 <= v <= 1 for v in value)
 
 
-def _table(value: object, inner: Callable[[object], bool] = lambda value: True) -> bool:
-    return isinstance(value, dict) and all(map(inner, value.values()))
-
-
 def _finite(value: object) -> bool:
     """Say whether all numbers of what JSON holds are finite: other readers know no others."""
     if isinstance(value, dict):
-        return all(map(_finite, value.values()))
+        value = list(value.values())
     if isinstance(value, list):
         return all(map(_finite, value))
     return not isinstance(value, (int, float)) or abs(value) <= LARGEST
@@ -325,13 +314,18 @@ def _setting(value: object) -> bool:
     return isinstance(value, str | int | float) and _finite(value)
 
 
+def _table(value: object, inner: Callable[[object], bool] = _finite) -> bool:
+    return isinstance(value, dict) and all(map(inner, value.values()))
+
+
 def _curves(value: object) -> bool:
     return _table(value, lambda curve: isinstance(curve, list) and all(map(_number, curve)))
 
 
 def _works(value: object) -> bool:
     """Say whether a value is what each machine trained."""
-    kinds = {"device": _text, "trainings": _count, "seconds": _seconds, "trial": _count}
+    count = COUNT.holds
+    kinds = {"device": _text, "trainings": count, "seconds": _seconds, "trial": count}
 
     def one(work: object) -> bool:
         alike = isinstance(work, dict) and set(work) == set(kinds)
@@ -341,19 +335,18 @@ def _works(value: object) -> bool:
 
 
 TEXT = Kind("text in UTF-8", _text)
-COUNT = Kind("a whole number of at least 0", _count)
+COUNT = Kind("a whole number of at least 0", _whole(0, 2**62 - 1))
 MEASURES = Kind("a JSON table of numbers", _json(lambda v: _table(v, _number)))
 CURVES = _or_null(Kind("a JSON table of lists of numbers", _json(_curves)))
 OPEN_TEXT = _or_null(TEXT)
-TABLE = Kind("a JSON table, its numbers finite", _json(lambda v: _table(v, _finite)))
-SETTINGS = Kind(
-    "a JSON table of finite numbers, words, true and false", _json(lambda v: _table(v, _setting))
-)
+TABLE = Kind("a JSON table, its numbers finite", _json(_table))
+ONE_BY_ONE = "a JSON table of finite numbers, words, true and false"
+SETTINGS = Kind(ONE_BY_ONE, _json(lambda v: _table(v, _setting)))
 KINDS = {
     "study": {
         "name": TEXT,
         "identity": TABLE,
-        "repeats": Kind(f"a whole number from 1 to {MOST_REPEATS:,}", _repeats),
+        "repeats": Kind(f"a whole number from 1 to {MOST_REPEATS:,}", _whole(1, MOST_REPEATS)),
         "secret": OPEN_TEXT,
     },
     "trials": {
@@ -378,7 +371,7 @@ KINDS = {
         "started": TEXT,
         "seconds": Kind("a number of at least 0", _seconds),
         "version": TEXT,
-        "budget": Kind(f"a whole number of at most {MOST_TRIALS:,}", _budget),
+        "budget": Kind(f"a whole number of at most {MOST_TRIALS:,}", _whole(0, MOST_TRIALS)),
         "ended": OPEN_TEXT,
         "work": _or_null(Kind("a JSON table of what was trained where", _json(_works))),
     },

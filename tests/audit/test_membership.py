@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +23,8 @@ from fedpareto import (
 )
 from fedpareto.audit import Membership, Points
 from fedpareto.audit.lira import auc, found_at, likelihood_ratios, roc, told
-from fedpareto.audit.shadows import Fresh, members, shadows
+from fedpareto.audit.shadows import members, shadows
 from fedpareto.federation import blocks
-from fedpareto.federation.setup import Setup
 from fedpareto.mechanisms import BatchCrypt
 from fedpareto.noise import derive
 from fedpareto.testing import check_attack
@@ -137,7 +137,7 @@ def test_each_record_and_each_client_is_in_half_of_the_shadows():
 
 
 def test_draws_for_all_clients_at_once_are_as_random_as_one_by_one():
-    repeat = blocks.setup_of(points().problem, 3, made=Fresh)
+    repeat = replace(blocks.setup_of(points().problem, 3), together=True)
     drawn = {t: repeat.noise(t, np.arange(8), "cpu").normal(20_000) for t in (0, 1)}
     for z in drawn.values():
         assert z.shape == (8, 20_000)
@@ -145,7 +145,7 @@ def test_draws_for_all_clients_at_once_are_as_random_as_one_by_one():
         assert abs(float(z.var()) - 1) < 0.02
     together = np.corrcoef(np.concatenate([z.numpy() for z in drawn.values()]))
     assert np.abs(together - np.eye(16)).max() < 0.04
-    again = blocks.setup_of(points().problem, 3, made=Fresh)
+    again = replace(blocks.setup_of(points().problem, 3), together=True)
     assert (again.noise(1, np.arange(8), "cpu").normal(20_000) == drawn[1]).all()
     assert (again.draw(0, 1).random(5) == repeat.draw(0, 1).random(5)).all()
     first, second = repeat.draw(0, 1).random(5), repeat.draw(0, 1).random(5)
@@ -159,6 +159,10 @@ def test_a_shadow_with_everything_in_is_the_training_itself(monkeypatch):
     from fedpareto.audit import shadows as module
 
     asked, kept = points((0.1,), rounds=3), []
+
+    def as_in_the_study(held, **changes):
+        return replace(held, **{name: value for name, value in changes.items() if name != "together"})
+
     monkeypatch.setattr(module, "members", lambda split, n, seed, of: np.ones((n, 1438 if of == "record" else 10), dtype=bool))
     error = module.Shadow.error
 
@@ -167,7 +171,7 @@ def test_a_shadow_with_everything_in_is_the_training_itself(monkeypatch):
         return error(self)
 
     monkeypatch.setattr(module.Shadow, "error", keep)
-    monkeypatch.setattr(module, "Fresh", Setup)  # with the draws of the study
+    monkeypatch.setattr(module, "replace", as_in_the_study)
     seed = derive(0, "shadow")
     model, measures = asked.problem.train({"sigma": 0.1}, seed)
     for of in ("record", "client"):

@@ -3,7 +3,6 @@
 import io
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from fedpareto.errors import MissingPackage, SettingError
 from fedpareto.federation import MODELS, SERVERS
 from fedpareto.mechanisms import MECHANISMS
 from fedpareto.optimizers import OPTIMIZERS
-from fedpareto.report.progress import BETWEEN, FIRST, Lines, in_words, progress
+from fedpareto.report.progress import BETWEEN, FIRST, Lines, in_words, progress, trials_of
 from report.pages import made_up, proxied
 
 
@@ -119,7 +118,7 @@ class Clock:
 
 def test_off_a_terminal_a_line_comes_now_and_then_with_the_time_left(tiny):
     out, clock = io.StringIO(), Clock()
-    lines = Lines(replace(tiny, name="night"), out, clock)
+    lines = Lines("night", tiny.budget, trials_of(tiny), out, clock)
     for clock.now in range(0, 200, 5):
         lines.show(clock.now / 100, "best 0.1" if clock.now == 0 else "")
     said = out.getvalue().splitlines()
