@@ -85,7 +85,7 @@ def compared(
     for name, (spent, loss) in others.items():
         less = ours < spent
         side = "less" if less else "not less"
-        what = f"{words}: the design costs less than {name}"
+        what = claim(words, name)
         why = f"{what}: it costs {side}, {ours:,.0f} client-steps against {spent:,.0f}, which end "
         why += f"at a test loss of {shown(loss)}{PLATEAU if loss > UNLEARNED else ''}."
         said = f"{ours:,.0f} against {spent:,.0f} client-steps"
@@ -98,6 +98,16 @@ def compared(
     return out, Panel(title, "", "million client-steps", (line,), groups=tuple(costs))
 
 
+def claim(words: str, way: str) -> str:
+    """Return the statement that is compared."""
+    return f"{words}: the design costs less than {way}"
+
+
+def _open(words: str, source: str, why: str) -> list[Comparison]:
+    """Return that the statements about a model cannot be compared."""
+    return [missing(claim(words, way), "less", source, why) for way in WAYS]
+
+
 def _report(source: str, parts: Mapping[str, Sequence[Part]], whole: bool) -> Any:
     """Return the report of a table: one design, or with whole the front over all noises."""
 
@@ -107,12 +117,11 @@ def _report(source: str, parts: Mapping[str, Sequence[Part]], whole: bool) -> An
             pre = [rows[p.name] for p in (studies.public(model),) if p.name in rows]
             real = [rows[p.name] for p in parts[model] if p.name in rows]
             if not pre or len(real) < (2 if whole else 1):
-                why = "it was not run."
-                found.append(([missing(f"{WORDS[model]}: cost", "less", source, why)], None))
+                found.append((_open(WORDS[model], source, "it was not run."), None))
                 continue
             ours = designed(pre, real)
             if ours is None:
-                found.append(([missing(f"{WORDS[model]}: cost", "less", source, TOO_FEW)], None))
+                found.append((_open(WORDS[model], source, TOO_FEW), None))
                 continue
             found.append(compared(WORDS[model], source, ours, searched(real)))
         return Found(
