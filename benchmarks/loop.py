@@ -78,7 +78,7 @@ def measure(trials: int) -> dict[str, float]:
 
 def _report(study, store, folder: Path) -> None:
     """Do what `fedpareto run` does at its end."""
-    seen = view(study, store.trials())
+    seen = view(study, store)
     write_page(seen, folder / "loop.html")
     Console(file=io.StringIO()).print(table(seen))
 

@@ -17,7 +17,7 @@ from fedpareto.executors import here
 from fedpareto.federation import data as data_sets
 from fedpareto.noise import derive
 from fedpareto.report.against import NEVER, against
-from fedpareto.report.choose import Baselines, Held, aim_of, recommend
+from fedpareto.report.choose import Baselines, Held, aim_of, best, recommend
 from fedpareto.store import Store
 from fedpareto.trials import Result
 
@@ -191,6 +191,53 @@ def test_a_point_that_a_constant_answer_beats_is_never_recommended(study):
     assert (seen.recommended, seen.knee) == (None, None)
     assert "Always giving the same answer has test_error 0.137, and the best has 0.14: such a model is of no use." in seen.why
     assert pick(seen, {})[1].endswith("this point has 0.14: such a model is of no use.")
+
+
+def test_what_luck_may_give_is_no_lead_over_a_constant_answer(study):
+    """A past finding: the best of twenty models of pure noise was starred, by a fifteenth of one spread."""
+    asked, rows = replace(study, repeats=2), [(0.85, 0.1), (0.87, 0.05), (0.83, 0.2)]
+
+    def seen(spread):
+        points = [replace(p, runs=2, spread={"test_error": spread}) for p in made(asked, rows).points]
+        aim = aim_of(asked.problem, Baselines(Held({"test_error": 0.8552})), points)
+        return recommend(best(points, asked.problem.objectives), aim)
+
+    assert seen(0.02).point is None
+    assert "the best has 0.83, which luck may give: trainings of the same settings differ by 0.02." in seen(0.02).why
+    assert seen(0.015).point.trial == 2
+    assert seen(0.0).point.trial == 2
+
+
+def test_a_front_without_a_star_says_why(tiny_study, fedpareto):
+    tiny_study.write_text(tiny_study.read_text().replace("sigma = ", "sigma = 1000.0  # ").replace("budget = 6", "budget = 2"))
+    run(load_study(tiny_study)).close()
+    out = fedpareto("front", tiny_study).out
+    assert "★" not in out
+    assert out.endswith("widen the ranges of noise and learning rate.\n")
+
+
+def test_advice_names_a_limit_that_binds_and_no_other(study):
+    assert "Loosen the limit on leakage, take more clients" in made(study, [(0.9, 0.7)], trivial=0.5).why
+    assert "Take more clients or rounds" in made(study, [(0.9, 0.0)], trivial=0.5).why
+
+
+def test_trials_alone_are_said_to_be_held_against_nothing(study, tmp_path):
+    goals = tuple(replace(o, limit=None) for o in study.problem.objectives)
+    study = replace(study, problem=replace(study.problem, objectives=goals))
+    with run(study, db=tmp_path / "a.db") as store:
+        alone, whole = view(study, store.trials()), view(study, store)
+    assert alone.why.endswith("view(study, store) is.")
+    assert alone.baselines.trivial is None
+    assert "Trials alone" not in whole.why
+    assert whole.baselines.trivial.measures["test_error"] > 0.8
+
+
+def test_a_study_without_limits_is_picked_from_without_words_of_limits(study):
+    goals = tuple(replace(o, limit=None) for o in study.problem.objectives)
+    free = made(replace(study, problem=replace(study.problem, objectives=goals)), [(0.1, 0.75), (0.2, 0.1)])
+    assert pick(free, {}, "leakage")[1] == "The least leakage."
+    assert "limits" not in pick(free, {})[1]
+    assert pick(made(study, [(0.1, 0.75), (0.2, 0.1)]), {}, "leakage")[1] == "The least leakage under the study's own limits."
 
 
 def test_of_utility_lost_the_test_error_is_compared(study):

@@ -157,6 +157,8 @@ def front(study_file: Path, db: Path | None, as_json: bool, as_csv: bool, at: st
         say(front_csv(seen), nl=False)
     else:
         _print_front(seen, as_json)
+        if seen.front and seen.recommended is None and not as_json:
+            say(seen.why)
 
 
 @cli.command()

@@ -1,4 +1,4 @@
-"""Which point is recommended, and why: within limits, and never worse than a constant answer."""
+"""Which point is recommended, and why: within limits, and surely better than a constant answer."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fedpareto.report.points import View
 
 KNEE = "knee"
+SURE = 2.0  # standard errors by which a point must beat the best constant answer
 KNEE_IS = (
     "nearest to the best of every objective at once, each in units of the way from its best to its "
     "reference"
@@ -104,6 +105,7 @@ class Aim:
     loss: str | None = None  # the objective that is neither privacy nor cost
     measure: str = ""  # of the loss, which baselines have too
     trivial: float = math.nan  # that of the best constant answer
+    noise: float = 0.0  # standard deviation of one training's loss
     beside: tuple[Limit, ...] = ()  # limits that are no objectives
 
     def limits(self, asked: Mapping[str, float]) -> dict[str, float]:
@@ -119,8 +121,16 @@ class Aim:
         return measures.get(self.measure, point.measures.get(self.measure, math.nan))
 
     def useful(self, point: Point) -> bool:
-        """Say whether a point beats the best constant answer, as far as both are known."""
-        return self.loss is None or not self.value(point) >= self.trivial
+        """Say whether a point surely beats the best constant answer, as far as both are known.
+
+        A lead that luck may give, of the best of many that learned nothing, is none.
+        """
+        lead = self.trivial - self.value(point)
+        return self.loss is None or not lead <= self.luck(point)
+
+    def luck(self, point: Point) -> float:
+        """Return by how much a point may look better than it is."""
+        return SURE * self.noise / math.sqrt(point.runs)
 
 
 def called(measure: str) -> str:
@@ -128,13 +138,29 @@ def called(measure: str) -> str:
     return measure.rpartition(":")[2]
 
 
-def aim_of(problem: Problem, baselines: Baselines) -> Aim:
-    """Return what choices of a study go by."""
+def aim_of(problem: Problem, baselines: Baselines, points: Sequence[Point] = ()) -> Aim:
+    """Return what choices of a study go by, with the noise that repeats of these points show."""
     if not isinstance(problem, HasBaselines) or problem.loss is None:
         return Aim(problem.objectives, beside=limits_of(problem))
     measure = problem.loss_measure
     trivial = baselines.trivial.measures.get(measure, math.nan) if baselines.trivial else math.nan
-    return Aim(problem.objectives, problem.loss.name, measure, trivial, limits_of(problem))
+    return Aim(
+        problem.objectives,
+        problem.loss.name,
+        measure,
+        trivial,
+        noise=_noise(points, measure),
+        beside=limits_of(problem),
+    )
+
+
+def _noise(points: Sequence[Point], measure: str) -> float:
+    """Return the standard deviation of one training, pooled; 0 where nothing was repeated."""
+    found = [(p.runs - 1, p.spread[measure]) for p in points if measure in p.spread]
+    freedom = sum(n for n, _ in found)
+    if not freedom:
+        return 0.0
+    return math.sqrt(sum(n * spread**2 for n, spread in found) / freedom)
 
 
 @dataclass(frozen=True)
@@ -214,19 +240,31 @@ def least_of(points: Sequence[Point], name: str, objectives: Sequence[Objective]
 
 def no_use(front: Sequence[Point], aim: Aim) -> str:
     """Say that nothing on a front beats the best constant answer, and what would help."""
-    least = min(aim.value(p) for p in front)
+    least = min(front, key=aim.value)
     return (
         "No point within the limits is worth recommending. "
-        f"{_no_better(aim, least, 'the best')} Loosen a limit, take more clients or "
-        "rounds, or widen the ranges of noise and learning rate."
+        f"{_no_better(aim, least, 'the best')} {_what_helps(front, aim)}"
     )
 
 
-def _no_better(aim: Aim, value: float, which: str = "this point") -> str:
-    """Say that a point does not beat the best constant answer."""
+def _what_helps(front: Sequence[Point], aim: Aim) -> str:
+    """Say what may make models better."""
+    limits = aim.limits({})
+    near = [name for name, most in limits.items() if max(p.judged[name] for p in front) > most / 2]
+    loosen = f"Loosen the limit on {' or '.join(near)}, take" if near else "Take"
+    return f"{loosen} more clients or rounds, or widen the ranges of noise and learning rate."
+
+
+def _no_better(aim: Aim, point: Point, which: str = "this point") -> str:
+    """Say that a point does not surely beat the best constant answer."""
+    value = aim.value(point)
+    answer = f"Always giving the same answer has {called(aim.measure)} {aim.trivial:.4g}"
+    found = f"{answer}, and {which} has {value:.4g}"
+    if value >= aim.trivial:
+        return f"{found}: such a model is of no use."
     return (
-        f"Always giving the same answer has {called(aim.measure)} {aim.trivial:.4g}, and {which} "
-        f"has {value:.4g}: such a model is of no use."
+        f"{found}, which luck may give: trainings of the same settings differ by {aim.noise:.2g}. "
+        "Such a model is not known to be of use."
     )
 
 
@@ -259,7 +297,7 @@ def pick(seen: View, limits: Mapping[str, float], prefer: str | None = None) -> 
     Best is the least of the preferred objective, the others breaking ties; or "knee". Without a
     preference it is the least loss, where a limit is stated, or else the knee.
     """
-    aim = aim_of(seen.study.problem, seen.baselines)
+    aim = aim_of(seen.study.problem, seen.baselines, seen.points)
     names = [o.name for o in seen.objectives]
     limited = [judge.name for judge in seen.judges]
     if prefer and prefer != KNEE and prefer not in names:
@@ -280,17 +318,19 @@ def pick(seen: View, limits: Mapping[str, float], prefer: str | None = None) -> 
         for p in seen.points
         if p.feasible and all(p.judged[n] <= limit for n, limit in limits.items())
     ]
-    within = under(limits) or "the study's own limits"
+    own = "the study's own limits"
+    limited_by_study = any(judge.limit is not None for judge in seen.judges)
+    within = under(limits) or (own if limited_by_study else "")
     if not left:
         raise SettingError(
-            f"pick: some trial must hold {within}, found none among {len(seen.points)}. "
+            f"pick: some trial must hold {within or own}, found none among {len(seen.points)}. "
             f"{_least(seen)} Loosen a limit or raise the budget."
         )
     front = best(left, seen.objectives)
     useful = any(aim.useful(p) for p in front)
     goal = aim if useful else replace(aim, trivial=math.nan)
     point, why = _picked(front, goal, limits, within, prefer)
-    return point, why if useful else f"{why} {_no_better(aim, aim.value(point))}"
+    return point, why if useful else f"{why} {_no_better(aim, point)}"
 
 
 def _picked(
@@ -300,14 +340,15 @@ def _picked(
     goals = aim.objectives
     if prefer is not None and prefer in {o.name for o in goals}:
         useful = [p for p in front if aim.useful(p)]
-        return least_of(useful, prefer, goals), f"The least {prefer} under {within}."
+        under_which = f" under {within}" if within else ""
+        return least_of(useful, prefer, goals), f"The least {prefer}{under_which}."
     if prefer == KNEE:
         front, aim = [p for p in front if aim.useful(p)], replace(aim, loss=None)
     chosen = recommend(front, aim, limits)
     assert chosen.point is not None
     if chosen.why.startswith("The least"):  # which names the limits
         return chosen.point, chosen.why
-    return chosen.point, f"Under {within}: {_lower(chosen.why)}"
+    return chosen.point, f"Under {within}: {_lower(chosen.why)}" if within else chosen.why
 
 
 def _lower(text: str) -> str:

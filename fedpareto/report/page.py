@@ -185,7 +185,7 @@ def _columns(seen: View) -> dict[str, Any]:
     """
     place = {id(p): i for i, p in enumerate(seen.points)}
     few = len(seen.points) > MANY
-    aim = aim_of(seen.study.problem, seen.baselines)
+    aim = aim_of(seen.study.problem, seen.baselines, seen.points)
     asked, pairs = (
         {o.measure for o in seen.objectives},
         {n for name, m in MEASURES.items() if m.worst for n in (name, m.worst)},

@@ -129,10 +129,14 @@ class View:
         return {o.name: o.reference for o in self.objectives}
 
 
+UNHELD = "Trials alone are not held against always giving the same answer: view(study, store) is."
+
+
 def view(study: Study, trials: Sequence[Trial] | Store, baselines: Baselines | None = None) -> View:
-    """Look at a study's trials; those of a store are held against its baselines."""
+    """Look at a study's trials; give the store, so that they are held against its baselines."""
     if isinstance(trials, Store):
         return view_of(study, trials)
+    alone = baselines is None
     baselines = baselines or Baselines()
     finished = [
         t if t.runs else dataclasses.replace(t, runs=study.repeats)
@@ -150,7 +154,10 @@ def view(study: Study, trials: Sequence[Trial] | Store, baselines: Baselines | N
     ]
     points += _on_the_way(study, finished, known)
     front = best([p for p in points if p.feasible] or points, objectives)
-    chosen = recommend(front, aim_of(study.problem, baselines))
+    aim = aim_of(study.problem, baselines, points)
+    chosen = recommend(front, aim)
+    if alone and aim.measure and chosen.point is not None:
+        chosen = dataclasses.replace(chosen, why=f"{chosen.why} {UNHELD}")
     return View(
         study,
         tuple(points),
