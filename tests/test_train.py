@@ -28,10 +28,10 @@ clients = 5
 name = "mlp"
 hidden = [[3, 12], 6]
 [training]
-rounds = [2, 5]
-local_epochs = 1
-batch_size = 64
-learning_rate = [0.1, 0.5]
+rounds = [2, 6]
+local_epochs = 2
+batch_size = 16
+learning_rate = [0.2, 0.5]
 [mechanism]
 name = "chain"
 links = [{ name = "sparsification", connection_probability = 0.8 }, { name = "randomization", sigma = [0.001, 0.05] }]
