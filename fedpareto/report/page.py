@@ -35,6 +35,7 @@ from fedpareto.report.privacy import (
     NO_SPLIT,
     SEEN_BY,
     headline,
+    search_epsilons,
     search_price,
     statements,
     terms_of,
@@ -129,6 +130,7 @@ def page_data(seen: View) -> dict[str, Any]:
         "baselines": baselines(seen),
         "against": against(seen),
         "price": search_price(seen),
+        "search": _search(seen),
         "split": None if split is None else split[:MOST_CLIENTS].tolist(),
         "clients": None if split is None else _clients(seen),
         "noSplit": NO_SPLIT if is_private(problem) else "",
@@ -280,6 +282,14 @@ def _kind(value: Any) -> str:
     if isinstance(value, bool | str):
         return "choice"
     return "float" if isinstance(value, float) else "integer"
+
+
+def _search(seen: View) -> dict[str, Any] | None:
+    """Return the ε of a search on private data, by view: what holds of every point it shows."""
+    if not is_private(seen.study.problem) or headline(seen) is None:
+        return None
+    found = {view: float(rounded_up(e)) for view, e in search_epsilons(seen).items()}
+    return {"epsilon": found, "trials": seen.evaluations}
 
 
 WHOSE = {  # data that somebody may learn of

@@ -65,9 +65,13 @@ function showChoice(i, why) {
     node(node(d, "b", {}, value), "small", {}, apart);
     node(d, "span", {}, words);
   };
-  for (const o of data.objectives) show(shownGoal(i, o), o.name + (o.proxy ? " (proxy)" : ""), repeatsApart(i, o.measure));
-  for (const l of data.limits) show(shownLimit(i, l), l.heading, repeatsApart(i, l.measure));
-  if (trueEpsilon()) show(short(up(measureOf(i, "epsilon"))), measureName("epsilon"), "");
+  if (data.search) show(short(wholeSearch(data.view)), `true ε (${data.view}) of the whole search: what holds`, "");
+  const one = () => trueEpsilon() && show(short(up(measureOf(i, "epsilon"))), measureName("epsilon"), "");
+  if (data.search) one();
+  const alone = (promised) => (promised && data.search ? ", one training" : "");
+  for (const o of data.objectives) show(shownGoal(i, o), o.name + (o.proxy ? " (proxy)" : "") + alone(o.up), repeatsApart(i, o.measure));
+  for (const l of data.limits) show(shownLimit(i, l), l.heading + alone(l.up), repeatsApart(i, l.measure));
+  if (!data.search) one();
   for (const name of Object.keys(data.points.settings)) {
     node(byId("settings"), "dt", {}, name);
     node(byId("settings"), "dd", {}, short(settingOf(i, name)));
@@ -91,8 +95,8 @@ function showPrivacy(i) {
   write(byId("learnt"), data.view ? `What could somebody learn about one ${data.views.about}?` : "Privacy");
   const row = tableOf("epsilons");
   for (const view of data.view ? Object.keys(data.views.sees) : []) {
-    const e = up(measureOf(i, `epsilon_${view}`) ?? (view === data.view ? measureOf(i, "epsilon") : null));
-    row(`true ε, ${view}`, data.views.sees[view], short(e), epsilonWords(e), view === data.view);
+    const one = up(epsilonOf(i, view)), e = data.search ? wholeSearch(view) : one;
+    row(`true ε, ${view}`, data.views.sees[view] + ofSearch(), short(e), epsilonWords(e) + ofOne(one), view === data.view);
   }
   byId("epsilons").hidden = !data.view;
   byId("proxies-part").hidden = !(named.length || proxies.length);
@@ -129,7 +133,15 @@ function againstAxes() {
   return proxy && all.includes(e) ? { x: e, y: `o:${proxy.name}` } : null;
 }
 
+const epsilonOf = (i, view) => measureOf(i, `epsilon_${view}`) ?? (view === data.view ? measureOf(i, "epsilon") : null);
+
+// On private data the ε of all that the search shows is what holds; one training's stands beside it.
+const wholeSearch = (view) => data.search.epsilon[view] ?? null;
+const ofSearch = () => (data.search ? `; the whole search, ${data.search.trials} ${data.search.trials === 1 ? "trial" : "trials"}` : "");
+const ofOne = (e) => (data.search && typeof e === "number" ? ` One training alone has ε ${short(e)}: it holds only where nothing of the others is shown.` : "");
+
 function epsilonWords(e) {
+  if (typeof e !== "number" && data.search) return "No promise: the search trained on private data, and no bound is known for it.";
   if (typeof e !== "number") return "No promise: no noise is added, or no bound is known for these weights.";
   const who = data.views.whose;
   const sure = 1 / (1 + Math.exp(-e));

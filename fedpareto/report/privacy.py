@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from fedpareto.federation import Federation, is_unseen
@@ -86,7 +87,12 @@ def epsilon_heading(seen: View) -> list[str]:
     asked = any(o.measure == "epsilon" for o in seen.judges)
     if asked or headline(seen) is None:
         return []
-    return [f"true ε ({headline(seen)})"]
+    return [f"true ε ({headline(seen)}){of_one(seen)}"]
+
+
+def of_one(seen: View) -> str:
+    """Say behind the ε of a point that it is one training's, where the search has a larger one."""
+    return ", one training" if is_private(seen.study.problem) else ""
 
 
 def epsilon_text(value: float | None) -> str:
@@ -100,14 +106,28 @@ def statements(seen: View) -> list[str]:
     if terms is None:
         return []
     point = seen.recommended
+    simulated = _simulated(seen, point or next(iter(seen.front), None))
+    return [*guarantees(seen, point), *simulated]
+
+
+def guarantees(seen: View, point: Point | None) -> list[str]:
+    """Return what is promised of a point and of the search; what holds stands first.
+
+    Where data are private that is the search's ε, and one training's beside it.
+    """
     if point is None:  # what was shown of private data has its price all the same
-        simulated = [line for shown in seen.front[:1] for line in _simulated(seen, shown)]
-        return [*private_search_cost(seen), *simulated]
-    return [*promises(seen, point), *search_cost(seen), *_simulated(seen, point)]
+        return private_search_cost(seen)
+    alone, searched = promises(seen, point), search_cost(seen)
+    if not alone or not is_private(seen.study.problem):
+        return [*alone, *searched]
+    first, *more = alone
+    return [*searched, f"One training alone: {first}", *(n for n in more if n not in searched)]
 
 
-def _simulated(seen: View, point: Point) -> list[str]:
+def _simulated(seen: View, point: Point | None) -> list[str]:
     """Say, where noise is added, that it comes from a seed and what that means."""
+    if point is None:
+        return []
     stored = [point.measures.get(f"epsilon_{view}", math.nan) for view in VIEWS]
     noisy = any(isinstance(v, float) and math.isfinite(v) for v in stored)
     if not noisy and (_unseen(seen) or not guarantee_of(seen, point)):
@@ -224,9 +244,24 @@ def search_price(seen: View) -> str:
     )
 
 
-def _priced(seen: View) -> Guarantee | None:
-    """Return what the search promises as a whole; None where no bound is known."""
+def search_epsilons(seen: View) -> dict[str, float]:
+    """Return the ε of all of a search on private data by view, as far as a bound is known.
+
+    It holds for every point that is shown. There is none where data are not private.
+    """
+    view = headline(seen)
+    if view is None or not is_private(seen.study.problem) or _unseen(seen):
+        return {}
+    every = VIEWS if isinstance(seen.study.problem, Federation) else (view,)
+    found = {v: _priced(seen, v) for v in every}
+    return {v: g.epsilon for v, g in found.items() if g is not None and math.isfinite(g.epsilon)}
+
+
+def _priced(seen: View, view: str | None = None) -> Guarantee | None:
+    """Return what the search promises as a whole in a view; None where no bound is known."""
     problem, study = seen.study.problem, seen.study
+    if view and isinstance(problem, Federation):
+        problem = replace(problem, privacy=replace(problem.privacy, view=view))
     assert isinstance(problem, Promises)
     ends = {p.trial: p.settings for p in reversed(seen.points)}  # a trial stands before its rounds
     tried = [*reversed(ends.values()), *(t.settings for t in seen.failed)]

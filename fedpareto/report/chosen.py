@@ -1,0 +1,66 @@
+"""The choice of an evidence, in numbers and settings, and what is promised of it."""
+
+from __future__ import annotations
+
+from fedpareto.problem import is_private
+from fedpareto.report.against import against
+from fedpareto.report.choose import Point
+from fedpareto.report.paper import Html, bullets, paragraph, section, table
+from fedpareto.report.points import View
+from fedpareto.report.privacy import (
+    epsilon_heading,
+    epsilon_text,
+    guarantees,
+    headline,
+    of_one,
+    search_epsilons,
+)
+from fedpareto.report.text import column, shown
+from fedpareto.words import short
+
+
+def choice(seen: View, point: Point | None, why: str) -> Html:
+    """Return which point was chosen, why, what it came to and its settings."""
+    if point is None:
+        return section("The choice", paragraph("None was made."), paragraph(why))
+    settings = table(
+        ("setting", "value"),
+        [(name, repr(value)) for name, value in point.settings.items()],
+        kind="words",
+    )
+    of = "spread over repeats"
+    if point.runs < seen.study.repeats:
+        of = f"spread over {point.runs} trainings"
+    return section(
+        "The choice",
+        paragraph(f"Trial {point.trial}. {why}"),
+        paragraph(" ".join(against(seen))) if against(seen) else "",
+        table(("objective", "value", of), _values(seen, point)),
+        settings,
+    )
+
+
+def _values(seen: View, point: Point) -> list[tuple[str, str, str]]:
+    """Return what a point is judged by and its ε, what holds first: name, value, spread."""
+    rows = []
+    if is_private(seen.study.problem) and (view := headline(seen)) is not None:
+        whole = epsilon_text(search_epsilons(seen).get(view))
+        rows.append((f"true ε ({view}) of the whole search: what holds", whole, "none"))
+    rows += [
+        (heading, epsilon_text(point.measures.get("epsilon")), _spread(point, "epsilon"))
+        for heading in epsilon_heading(seen)
+    ]
+    for o in seen.judges:
+        one = of_one(seen) if o.measure.startswith("epsilon") else ""
+        rows.append((column(o) + one, shown(o, point.judged[o.name]), _spread(point, o.measure)))
+    return rows
+
+
+def _spread(point: Point, measure: str) -> str:
+    return short(point.spread[measure]) if measure in point.spread else "none"
+
+
+def guarantee(seen: View, point: Point | None) -> Html:
+    """Return what is promised of the choice and of the search."""
+    lines = guarantees(seen, point) or ["None is stated."]
+    return section("The guarantee, and what it rests on", bullets(lines))
