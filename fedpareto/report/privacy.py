@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from fedpareto.federation import Federation, is_unseen
 from fedpareto.optimizers import Grid, Optimizer, Random
-from fedpareto.privacy import VIEWS, Guarantee, Privacy, rounded_up
+from fedpareto.privacy import VIEWS, Guarantee, Privacy, rounded_up, size_remarks
 from fedpareto.problem import is_private
 from fedpareto.report.choose import Point
 from fedpareto.report.points import View
@@ -76,6 +76,25 @@ def guarantee_of(seen: View, point: Point, view: str | None = None) -> Guarantee
     return problem.guarantee(point.settings, view) if isinstance(problem, Promises) else None
 
 
+def as_in_row(promised: Guarantee, measures: Mapping[str, float]) -> Guarantee:
+    """Return a promise with the ε of a point's row, so that one guarantee has one number.
+
+    Both bound the true ε. The search's accountant is a little above a statement's, and its ε is
+    what limits held. Should a row's be less, as an older version may have left it, the larger
+    stays.
+    """
+    row = measures.get("epsilon", measures.get(f"epsilon_{promised.view}", math.nan))
+    close = math.isclose(row, promised.epsilon, rel_tol=1e-9)
+    if not (close or promised.epsilon < row < math.inf):
+        return promised
+    was, remarks = promised.accountant, size_remarks(promised.epsilon)
+    if rounded_up(row) != rounded_up(promised.epsilon) and not close:
+        finer = rounded_up(promised.epsilon, 6)
+        was = f"that of the study's rows, an upper bound; {was} gives {finer}"
+    notes = [*(note for note in promised.notes if note not in remarks), *size_remarks(row)]
+    return replace(promised, epsilon=row, accountant=was, notes=tuple(notes))
+
+
 def headline(seen: View) -> str | None:
     """Return whose view the true ε is for; None where the problem knows no ε."""
     terms = terms_of(seen)
@@ -96,8 +115,8 @@ def of_one(seen: View) -> str:
 
 
 def epsilon_text(value: float | None) -> str:
-    """Return an ε as people read it: three digits, rounded up; none where no noise is added."""
-    return rounded_up(value, 3) if value is not None and math.isfinite(value) else "none"
+    """Return an ε as people read it, rounded up; none where no noise is added."""
+    return rounded_up(value) if value is not None and math.isfinite(value) else "none"
 
 
 def statements(seen: View) -> list[str]:
@@ -121,7 +140,9 @@ def guarantees(seen: View, point: Point | None) -> list[str]:
     if not alone or not is_private(seen.study.problem):
         return [*alone, *searched]
     first, *more = alone
-    return [*searched, f"One training alone: {first}", *(n for n in more if n not in searched)]
+    new = [note for note in more if note not in searched]
+    same = "What is said above of conditions holds for it too." if len(new) < len(more) else ""
+    return [*searched, f"One training alone: {first} {same}".rstrip(), *new]
 
 
 def _simulated(seen: View, point: Point | None) -> list[str]:
@@ -148,6 +169,7 @@ def promises(seen: View, point: Point) -> list[str]:
             "No true ε is promised: no noise is added, or no bound is known for these weights. "
             "A proxy is not a guarantee."
         ]
+    promised = as_in_row(promised, point.measures)
     problem = seen.study.problem
     if isinstance(problem, Federation) and problem.hides_records:
         return [promised.statement(), *promised.notes, *_of_client(seen, point)]
@@ -320,6 +342,8 @@ def as_data(seen: View) -> dict[str, Any]:
     if view is None:
         return {}
     promised = None if point is None else guarantee_of(seen, point)
+    if point is not None and promised is not None:
+        promised = as_in_row(promised, point.measures)
     return {
         "view": view,
         "statement": promised.statement() if promised else None,
