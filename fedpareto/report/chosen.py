@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from fedpareto.problem import is_private
 from fedpareto.report.against import against
 from fedpareto.report.choose import Point
@@ -15,12 +18,12 @@ from fedpareto.report.privacy import (
     of_one,
     search_epsilons,
 )
-from fedpareto.report.text import column, shown
+from fedpareto.report.text import column, shown, spread_of
 from fedpareto.words import short
 
 
-def choice(seen: View, point: Point | None, why: str) -> Html:
-    """Return which point was chosen, why, what it came to and its settings."""
+def choice(seen: View, point: Point | None, why: str, limits: Mapping[str, float]) -> Html:
+    """Return which point was chosen within these limits, why, what it came to, its settings."""
     if point is None:
         return section("The choice", paragraph("None was made."), paragraph(why))
     settings = table(
@@ -35,12 +38,12 @@ def choice(seen: View, point: Point | None, why: str) -> Html:
         "The choice",
         paragraph(f"Trial {point.trial}. {why}"),
         paragraph(" ".join(against(seen))) if against(seen) else "",
-        table(("objective", "value", of), _values(seen, point)),
+        table(("objective", "value", of), _values(seen, point, limits)),
         settings,
     )
 
 
-def _values(seen: View, point: Point) -> list[tuple[str, str, str]]:
+def _values(seen: View, point: Point, limits: Mapping[str, float]) -> list[tuple[str, str, str]]:
     """Return what a point is judged by and its ε, what holds first: name, value, spread."""
     rows = []
     if is_private(seen.study.problem) and (view := headline(seen)) is not None:
@@ -52,12 +55,22 @@ def _values(seen: View, point: Point) -> list[tuple[str, str, str]]:
     ]
     for o in seen.judges:
         one = of_one(seen) if o.measure.startswith("epsilon") else ""
-        rows.append((column(o) + one, shown(o, point.judged[o.name]), _spread(point, o.measure)))
+        limit = _tighter(o.limit, limits.get(o.name))
+        asked = o if limit is None else replace(o, limit=limit)
+        rows.append(
+            (column(asked) + one, shown(o, point.judged[o.name]), _spread(point, o.measure))
+        )
     return rows
 
 
+def _tighter(own: float | None, asked: float | None) -> float | None:
+    """Return the lesser of the study's limit and the one that was asked for."""
+    return min((v for v in (own, asked) if v is not None), default=None)
+
+
 def _spread(point: Point, measure: str) -> str:
-    return short(point.spread[measure]) if measure in point.spread else "none"
+    apart = spread_of(point, measure)
+    return "none" if apart is None else short(apart)
 
 
 def guarantee(seen: View, point: Point | None) -> Html:

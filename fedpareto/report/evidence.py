@@ -67,7 +67,7 @@ def evidence(
         _threat(seen),
         _searched(seen),
         _front(seen, point),
-        choice(seen, point, why),
+        choice(seen, point, why, limits or {}),
         guarantee(seen, point),
         section("What is not guaranteed", bullets(not_guaranteed(seen, point))),
         *([section("What attacks found", bullets(found))] if (found := lines(seen, point)) else []),
@@ -147,10 +147,7 @@ def _data(seen: View) -> Html:
     dealt = data["split"]
     if dealt in ("dirichlet", "unequal"):
         dealt += f" (alpha {data['alpha']:g})"
-    whose = (
-        "The study says that the search trained on public or made-up data, not on the data to be "
-        "protected."
-    )
+    whose = "Public or made-up, as the study says: what rests on that is told with the guarantee."
     if is_private(seen.study.problem):
         whose = f"The search trained on private data, and its price is stated below. {NO_SPLIT}"
     what = (

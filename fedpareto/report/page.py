@@ -41,7 +41,7 @@ from fedpareto.report.privacy import (
     terms_of,
 )
 from fedpareto.report.scale import SCALE
-from fedpareto.report.text import column, package_versions, proxies, summary
+from fedpareto.report.text import column, package_versions, proxies, spread_of, summary
 from fedpareto.space import Choice
 from fedpareto.study.write import fixed_study, to_toml
 from fedpareto.words import in_shell
@@ -262,11 +262,9 @@ def _rounded(name: str, value: float | None, digits: int) -> float | None:
 
 
 def _spread(point: Point, name: str, digits: int) -> float | None:
-    """Return a measure's spread over repeats; what is only rounding error is 0."""
-    value = _finite(point.spread.get(name))
-    if value is None or value <= 1e-9 * abs(_finite(point.measures.get(name)) or 0.0):
-        return value and 0
-    return _digits(value, digits)
+    """Return a measure's spread over repeats with a few digits."""
+    value = spread_of(point, name)
+    return None if value is None else _digits(value, digits)
 
 
 def _settings(seen: View) -> dict[str, Any]:

@@ -58,6 +58,10 @@ DATABASE = (
     "Noise and cohorts come from a secret in the study's database beside the seed: keep the "
     "database as private as the data."
 )
+NOT_COUNTED = (
+    "The search itself is not counted: it is taken to train on public or made-up data. If they "
+    "were private, choosing by it cost privacy that is counted nowhere here."
+)
 NO_SPLIT = (
     "Who holds what is left out: how many examples a client holds is private, and no noise hides "
     "it."
@@ -298,10 +302,7 @@ def search_cost(seen: View) -> list[str]:
     if not isinstance(problem, Promises):
         return []
     if not problem.privacy.private_data:
-        return [
-            "The search itself is not counted: it is taken to train on public or made-up data. "
-            "If it trains on private data, say so with private_data = true in [privacy]."
-        ]
+        return [NOT_COUNTED]
     if _unseen(seen):
         return [
             "What the search on private data costs is not stated: the mechanism is code of your "
