@@ -16,8 +16,9 @@ from fedpareto.report.privacy import (
     guarantees,
     headline,
     of_one,
-    search_epsilons,
+    what_holds,
 )
+from fedpareto.report.scale import among_published
 from fedpareto.report.text import column, shown, spread_of
 from fedpareto.words import short
 
@@ -47,7 +48,7 @@ def _values(seen: View, point: Point, limits: Mapping[str, float]) -> list[tuple
     """Return what a point is judged by and its ε, what holds first: name, value, spread."""
     rows = []
     if is_private(seen.study.problem) and (view := headline(seen)) is not None:
-        whole = epsilon_text(search_epsilons(seen).get(view))
+        whole = epsilon_text(what_holds(seen, point))
         rows.append((f"true ε ({view}) of the whole search: what holds", whole, "none"))
     rows += [
         (heading, epsilon_text(point.measures.get("epsilon")), _spread(point, "epsilon"))
@@ -76,4 +77,6 @@ def _spread(point: Point, measure: str) -> str:
 def guarantee(seen: View, point: Point | None) -> Html:
     """Return what is promised of the choice and of the search."""
     lines = guarantees(seen, point) or ["None is stated."]
-    return section("The guarantee, and what it rests on", bullets(lines))
+    holds = what_holds(seen, point)
+    placed = "" if holds is None else paragraph(among_published(holds))
+    return section("The guarantee, and what it rests on", bullets(lines), placed)

@@ -40,7 +40,7 @@ from fedpareto.report.privacy import (
     statements,
     terms_of,
 )
-from fedpareto.report.scale import SCALE
+from fedpareto.report.scale import NO_RULE, SCALE
 from fedpareto.report.text import column, package_versions, proxies, spread_of, summary
 from fedpareto.space import Choice
 from fedpareto.study.write import fixed_study, to_toml
@@ -148,7 +148,7 @@ def _explained(seen: View) -> dict[str, Any]:
     """Return what helps to understand the rest: words, published values, which setting matters."""
     return {
         "above": ABOVE,
-        "scale": SCALE,
+        "scale": {"points": SCALE, "note": NO_RULE},
         "glossary": WORDS,
         "importance": importance(seen),
         "fewest": FEWEST,

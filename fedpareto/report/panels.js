@@ -106,11 +106,29 @@ function showPrivacy(i) {
     const o = data.objectives.find((one) => one.measure === n);
     proxyRow(o ? o.name : n, data.measures[n].proxy, short(measureOf(i, n)), proxyWords(n));
   }
-  byId("scale-part").hidden = !data.view;
+  drawScale(i);
   const models = measureOf(i, "epsilon_release"), sums = measureOf(i, "epsilon_secagg");
   write(byId("above"), models !== null && sums !== null && models > sums ? data.above : "");
   tell(byId("privacy-words"), privacyWords());
   byId("against").hidden = !againstAxes();
+}
+
+// The ε that holds, in its place among published ones, the least first.
+function drawScale(i) {
+  byId("scale-part").hidden = !data.view;
+  byId("scale").replaceChildren();
+  if (!data.view) return;
+  const e = data.search ? wholeSearch(data.view) : up(epsilonOf(i, data.view)), known = typeof e === "number";
+  const all = data.scale.points.map(({ epsilon, says, source }) => ({ epsilon, says, source }));
+  const says = data.search ? `this search, for ${data.views.whose}` : `${title(i)} of this study, for ${data.views.whose}`;
+  if (known) all.push({ epsilon: e, says, own: true });
+  for (const one of all.sort((a, b) => a.epsilon - b.epsilon)) {
+    const li = node(byId("scale"), "li", one.own ? { class: "here", "aria-current": "true" } : {});
+    node(li, "b", {}, `ε = ${short(one.epsilon)}`);
+    const words = node(li, "span", {}, one.says);
+    if (one.source) node(words, "small", {}, one.source);
+  }
+  write(byId("scale-note"), `${known ? "" : "Without a promise this point has no place among them. "}${data.scale.note}`);
 }
 
 // An empty table of numbers and what they say; returns what adds a row to it.

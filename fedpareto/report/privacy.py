@@ -283,6 +283,21 @@ def search_epsilons(seen: View) -> dict[str, float]:
     return {v: g.epsilon for v, g in found.items() if g is not None and math.isfinite(g.epsilon)}
 
 
+def what_holds(seen: View, point: Point | None) -> float | None:
+    """Return the ε that holds of a point in the study's view; None where none is promised.
+
+    On private data it is that of the whole search, of every point the same.
+    """
+    view = headline(seen)
+    if view is None:
+        return None
+    if is_private(seen.study.problem):
+        return search_epsilons(seen).get(view)
+    held = {} if point is None else point.measures
+    value = held.get("epsilon", held.get(f"epsilon_{view}", math.nan))
+    return value if math.isfinite(value) else None
+
+
 def _priced(seen: View, view: str | None = None) -> Guarantee | None:
     """Return what the search promises as a whole in a view; None where no bound is known."""
     problem, study = seen.study.problem, seen.study
