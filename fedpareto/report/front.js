@@ -6,7 +6,8 @@ function axisOf(key, side) {
   const can = finite.length > 0 && ends(finite)[0] > 0;
   const log = can && (state.log[side] ?? (wantsLog(finite) || (key[0] === "s" && data.settings[key.slice(2)].log)));
   const must = data.points.front.map((i) => values[i]).filter(isFinite).concat(o && o.limit !== null ? [o.limit] : []);
-  return { key, values, log, can, span: span(values, must, log, state.all), full: span(values, must, log, true), label: label(key) };
+  const all = state.all || key === "t:trial"; // the number of a trial is never an outlier
+  return { key, values, log, can, span: span(values, must, log, all), full: span(values, must, log, true), label: label(key) };
 }
 
 // Of three or more objectives, the budgets of the one that is on no axis.
