@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html import unescape
 
 import numpy as np
@@ -49,6 +50,15 @@ def test_compare_as_json_agrees_with_each_study_alone(pair, fedpareto):
     assert second["share"] == pytest.approx(second["hypervolume"] / box)
     assert second["evaluations"] == 6
     assert first["curve"] == sorted(first["curve"])
+
+
+def test_equal_points_are_one_on_the_front_as_everywhere_else(pair):
+    (group,) = compare([pair[1]]).groups
+    twice = replace(group, y=np.vstack([group.y, group.y]), of=np.tile(group.of, 2), rounds=np.concatenate([group.rounds + 1, group.rounds]))
+    assert twice.front.tolist() == group.front.tolist()
+    assert (twice.rounds[twice.kept] == 0).all()  # the end of a trial before what it showed on the way
+    none = replace(group, y=group.y[:0], of=group.of[:0], rounds=group.rounds[:0])
+    assert len(none.kept) == len(none.front) == 0
 
 
 def test_one_reference_point_is_used_for_all_and_can_be_given(pair, fedpareto):

@@ -258,7 +258,7 @@ def verify(study_file: Path, db: Path | None) -> None:
 def _print_front(seen: View, as_json: bool) -> None:
     """Print the front, a summary, and what its numbers promise."""
     from fedpareto.report.against import against
-    from fedpareto.report.privacy import statements
+    from fedpareto.report.privacy import NOT_COUNTED, statements
     from fedpareto.report.text import front_data, proxies, summary, table
 
     if as_json:
@@ -268,8 +268,11 @@ def _print_front(seen: View, as_json: bool) -> None:
     if seen.front:
         out.print(table(seen))
     say(summary(seen))
-    for line in [*against(seen), *proxies(seen.judges), *statements(seen)]:
+    lines = [*against(seen), *proxies(seen.judges), *statements(seen)]
+    for line in lines:
         say(line)
+    if NOT_COUNTED in lines:
+        say("If the search trains on private data, say so with private_data = true in [privacy].")
 
 
 def _print_preferred(study_file: Path, db: Path | None, at: str, as_json: bool) -> None:

@@ -25,6 +25,7 @@ from fedpareto.errors import SettingError
 
 if TYPE_CHECKING:
     from fedpareto.keep import Trained
+    from fedpareto.privacy import Guarantee
     from fedpareto.report import Point
     from fedpareto.store import Store
     from fedpareto.study import Study
@@ -72,7 +73,7 @@ def train(
     from fedpareto.keep import train as train_point
     from fedpareto.report.card import write_model
     from fedpareto.report.cost import training_time
-    from fedpareto.report.privacy import private_search_cost
+    from fedpareto.report.privacy import as_in_row, private_search_cost
     from fedpareto.report.text import shown
 
     if trial is not None and (picked or limits or prefer):
@@ -94,14 +95,15 @@ def train(
         trained = train_point(study, point.settings, repeat, store)
         model, card = write_model(seen, point, trained, row, path)
         same = _compared(store, row, trained)
+    promised = trained.guarantee and as_in_row(trained.guarantee, trained.measures)
     if as_json:
         searched = private_search_cost(seen)
-        say(json.dumps(_plain(point, trained, model, card) | {"search": searched}))
+        say(json.dumps(_plain(point, trained, promised, model, card) | {"search": searched}))
         return
     for o in seen.judges:
         say(f"{o.name:16s} {shown(o, trained.measures[o.measure])}")
     say(same)
-    say(trained.guarantee.statement() if trained.guarantee else "No true ε is promised.")
+    say(promised.statement() if promised else "No true ε is promised.")
     for line in private_search_cost(seen):
         say(line)
     say(f"\nmodel  {model}\ncard   {card}")
@@ -165,8 +167,9 @@ def _equal(a: float, b: float) -> bool:
     return a == b or not (math.isfinite(a) or math.isfinite(b))
 
 
-def _plain(point: Point, trained: Trained, model: Path, card: Path) -> dict[str, Any]:
-    promised = trained.guarantee
+def _plain(
+    point: Point, trained: Trained, promised: Guarantee | None, model: Path, card: Path
+) -> dict[str, Any]:
     guarantee = None
     if promised is not None:
         guarantee = {

@@ -14,7 +14,14 @@ from fedpareto.privacy.plan import Planned, plan
 from fedpareto.privacy.record_statement import record_guarantee, record_selection_guarantee
 from fedpareto.privacy.records import record_epsilon
 from fedpareto.privacy.selection import CHOSEN, random_number_note, selection_guarantee
-from fedpareto.privacy.statement import Guarantee, check, delta_text, guarantee, rounded_up
+from fedpareto.privacy.statement import (
+    Guarantee,
+    check,
+    delta_text,
+    guarantee,
+    rounded_up,
+    size_remarks,
+)
 
 __all__ = [
     "CHOSEN",
@@ -39,5 +46,6 @@ __all__ = [
     "record_selection_guarantee",
     "rounded_up",
     "selection_guarantee",
+    "size_remarks",
     "xiao25_eq7",
 ]

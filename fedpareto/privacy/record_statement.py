@@ -24,10 +24,7 @@ KNOWN = (
     "follows from it. Which records are in a step must stay secret."
 )
 KNOWN_SIZE = "How many records each client holds is taken to be known."
-PERSON = (
-    "A person is taken to have one record. Where someone may have more, say how many with "
-    "records_per_person."
-)
+PERSON = "A person is taken to have one record: whoever has more is covered less."
 
 
 def record_guarantee(

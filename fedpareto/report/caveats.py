@@ -94,10 +94,7 @@ def not_guaranteed(seen: View, point: Point | None) -> list[str]:
         lines.append(f"{proxy} Nothing follows from it about what an attacker can learn.")
     terms = terms_of(seen)
     if terms is not None and not terms.private_data:
-        lines.append(
-            "The search: what it trained on is taken to be public. If it was private, choosing by "
-            "it cost privacy that is counted nowhere here."
-        )
+        lines.append("The search, if what it trained on was private: see above.")
     if promised:
         lines += _of_the_promise(promised.unit if terms is None else covered(terms))
     lines += [

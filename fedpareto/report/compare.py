@@ -77,9 +77,15 @@ class Group:
 
     @cached_property
     def kept(self) -> NDArray[np.int64]:
-        """Return which rows of y are on the front, in the order of the first objective."""
+        """Return which rows of y are on the front, in the order of the first objective.
+
+        Of equals it is one: the end of a trial before what it showed on the way.
+        """
         kept = np.flatnonzero(nondominated(self.y))
-        return np.asarray(kept[np.argsort(self.y[kept, 0], kind="stable")])
+        if not len(kept):
+            return np.asarray(kept)
+        kept = kept[np.argsort(self.rounds[kept] > 0, kind="stable")]
+        return np.asarray(kept[np.unique(self.y[kept], axis=0, return_index=True)[1]])
 
     @property
     def front(self) -> FloatArray:

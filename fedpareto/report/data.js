@@ -70,8 +70,9 @@ const objectiveAt = (key) => (key[0] === "o" ? data.objectives.find((o) => o.nam
 
 // The name of a measure, as people say it.
 function measureName(name) {
-  if (name === "epsilon") return data.view ? `true ε (${data.view})` : "true ε";
-  return name.startsWith("epsilon_") ? `true ε (${name.slice(8)})` : name;
+  const one = data.search ? ", one training" : "";
+  if (name === "epsilon") return data.view ? `true ε (${data.view})${one}` : "true ε";
+  return name.startsWith("epsilon_") ? `true ε (${name.slice(8)})${one}` : name;
 }
 
 function label(key) {

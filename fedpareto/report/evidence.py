@@ -15,10 +15,10 @@ from fedpareto.federation import MEASURES, Federation
 from fedpareto.files import write_again
 from fedpareto.problem import Judge, Limit, is_private
 from fedpareto.report.again import again, run_again, signed
-from fedpareto.report.against import against
 from fedpareto.report.audits import lines
 from fedpareto.report.caveats import not_guaranteed, threat
 from fedpareto.report.choose import Point, pick
+from fedpareto.report.chosen import choice, guarantee
 from fedpareto.report.paper import (
     Html,
     bullets,
@@ -34,8 +34,6 @@ from fedpareto.report.privacy import (
     NO_SPLIT,
     epsilon_heading,
     epsilon_text,
-    promises,
-    search_cost,
     terms_of,
 )
 from fedpareto.report.svg import Series, chart, figure, legend
@@ -43,7 +41,7 @@ from fedpareto.report.text import column, package_versions, shown, summary, thin
 from fedpareto.space import range_text
 from fedpareto.study.write import fixed_study
 from fedpareto.trials import Trial
-from fedpareto.words import in_shell, short
+from fedpareto.words import in_shell
 
 MOST_DRAWN = 800  # trials beside the front, so that the page stays small
 
@@ -69,8 +67,8 @@ def evidence(
         _threat(seen),
         _searched(seen),
         _front(seen, point),
-        _choice(seen, point, why),
-        _guarantee(seen, point),
+        choice(seen, point, why, limits or {}),
+        guarantee(seen, point),
         section("What is not guaranteed", bullets(not_guaranteed(seen, point))),
         *([section("What attacks found", bullets(found))] if (found := lines(seen, point)) else []),
         _reproduce(seen, trials, limits or {}, prefer),
@@ -149,10 +147,7 @@ def _data(seen: View) -> Html:
     dealt = data["split"]
     if dealt in ("dirichlet", "unequal"):
         dealt += f" (alpha {data['alpha']:g})"
-    whose = (
-        "The study says that the search trained on public or made-up data, not on the data to be "
-        "protected."
-    )
+    whose = "Public or made-up, as the study says: what rests on that is told with the guarantee."
     if is_private(seen.study.problem):
         whose = f"The search trained on private data, and its price is stated below. {NO_SPLIT}"
     what = (
@@ -311,42 +306,6 @@ def _curves(seen: View) -> list[tuple[str, Sequence[Point]]]:
         (f"front with {third.name} ≤ {shown(third, budget)}", points)
         for budget, points in by_budget(seen)
     ]
-
-
-def _choice(seen: View, point: Point | None, why: str) -> Html:
-    if point is None:
-        return section("The choice", paragraph("None was made."), paragraph(why))
-    rows = [
-        (
-            column(o),
-            shown(o, point.judged[o.name]),
-            short(point.spread[o.measure]) if o.measure in point.spread else "none",
-        )
-        for o in seen.judges
-    ]
-    settings = table(
-        ("setting", "value"),
-        [(name, repr(value)) for name, value in point.settings.items()],
-        kind="words",
-    )
-    of = "spread over repeats"
-    if point.runs < seen.study.repeats:
-        of = f"spread over {point.runs} trainings"
-    return section(
-        "The choice",
-        paragraph(f"Trial {point.trial}. {why}"),
-        paragraph(" ".join(against(seen))) if against(seen) else "",
-        table(("objective", "value", of), rows),
-        settings,
-    )
-
-
-def _guarantee(seen: View, point: Point | None) -> Html:
-    """Return what is promised of the choice and of the search."""
-    lines = [] if point is None else promises(seen, point)
-    if lines or is_private(seen.study.problem):
-        lines = [*lines, *search_cost(seen)]
-    return section("The guarantee, and what it rests on", bullets(lines or ["None is stated."]))
 
 
 def _reproduce(

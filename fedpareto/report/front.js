@@ -6,7 +6,8 @@ function axisOf(key, side) {
   const can = finite.length > 0 && ends(finite)[0] > 0;
   const log = can && (state.log[side] ?? (wantsLog(finite) || (key[0] === "s" && data.settings[key.slice(2)].log)));
   const must = data.points.front.map((i) => values[i]).filter(isFinite).concat(o && o.limit !== null ? [o.limit] : []);
-  return { key, values, log, can, span: span(values, must, log, state.all), full: span(values, must, log, true), label: label(key) };
+  const all = state.all || key === "t:trial"; // the number of a trial is never an outlier
+  return { key, values, log, can, span: span(values, must, log, all), full: span(values, must, log, true), label: label(key) };
 }
 
 // Of three or more objectives, the budgets of the one that is on no axis.
@@ -139,10 +140,10 @@ function drawLimit(o, vertical) {
   const line = { x1: 0, x2: vertical ? 0 : right - left, y1: 0, y2: vertical ? bottom - top : 0 };
   node(g, "line", { ...line, class: "rule" });
   node(g, "line", { ...line, class: "hit" });
-  const knob = vertical ? { x: -6, y: -3, width: 12, height: 18 } : { x: -9, y: -6, width: 18, height: 12 };
-  node(g, "rect", { ...knob, rx: 4, class: "knob" });
+  const shape = vertical ? { x: -6, y: -3, width: 12, height: 18 } : { x: -5, y: -6, width: 18, height: 12 };
+  const knob = node(g, "rect", { ...shape, rx: 4, class: "knob" });
   const text = node(g, "text", { y: -9, style: "pointer-events:none" });
-  const handle = { o, vertical, g, text, scale: vertical ? plot.x : plot.y };
+  const handle = { o, vertical, g, text, knob, at: 0, scale: vertical ? plot.x : plot.y };
   plot.handles.push(handle);
   g.addEventListener("pointerdown", (event) => {
     g.setPointerCapture(event.pointerId);
@@ -170,19 +171,54 @@ function nudge(event, { o, vertical, scale: s }) {
 }
 
 function paintLimits() {
-  for (const { o, vertical, g, text, scale: s } of plot.handles) {
-    const set = limitOf(o), at = s.at(Math.max(s.low, Math.min(s.high, set ?? s.high)));
+  for (const handle of plot.handles) {
+    const { o, vertical, g, text, scale: s } = handle, set = limitOf(o);
+    const at = handle.at = s.at(Math.max(s.low, Math.min(s.high, set ?? s.high)));
     g.setAttribute("transform", vertical ? `translate(${at} ${plot.top})` : `translate(${plot.left} ${at})`);
     g.classList.toggle("parked", set === null);
     const words = set === null ? `${o.name}: no limit` : `${o.name} ≤ ${short(set)}`;
     write(text, words);
-    const toLeft = vertical ? at - plot.left > words.length * 7.4 + 8.5 * plot.upwards.label.length : true;
-    text.setAttribute("text-anchor", toLeft ? "end" : "start");
-    text.setAttribute("x", vertical ? (toLeft ? 8 : -8) : plot.right - plot.left - 6);
-    if (!vertical) text.setAttribute("y", at - plot.top < 24 ? 17 : -9);
     const values = { valuemin: s.low, valuemax: Math.min(s.high, o.limit ?? Infinity), valuenow: set ?? s.high, valuetext: words };
     for (const [key, value] of Object.entries(values)) g.setAttribute(`aria-${key}`, value);
   }
+  placeLimits();
+}
+
+// Boxes are [left, top, right, bottom] on the drawing. A knob gives way to the one before it, a label to knobs, ticks, titles and other labels.
+const meet = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
+
+function placeLimits() {
+  const boxOf = (t) => t.getBBox(), corners = (b) => [b.x, b.y, b.x + b.width, b.y + b.height];
+  plot.texts ??= [...plot.svg.querySelectorAll("text")].map(boxOf).map(corners);
+  const taken = [...plot.texts];
+  for (const handle of plot.handles) taken.push(placeKnob(handle, taken));
+  plot.pen.font = "600 12px system-ui, sans-serif";
+  for (const handle of plot.handles) taken.push(placeLabel(handle, plot.pen.measureText(handle.text.textContent).width, taken));
+}
+
+function placeKnob({ vertical, knob, at }, taken) {
+  const box = (down) => (vertical ? [at - 8, plot.top + down - 2, at + 8, plot.top + down + 20] : [plot.left - 7, at - 8, plot.left + 14, at + 8]);
+  const down = [-3, 24, 50].find((d) => !vertical || !taken.some((b) => meet(box(d), b))) ?? 50;
+  if (vertical) knob.setAttribute("y", down);
+  return box(vertical ? down : 0);
+}
+
+// Beside the line: above the drawing or under its top for an upright one, above or below for one that lies; the first place that is free.
+function placesOf({ vertical, at }, wide) {
+  const { left, right, top } = plot, ends = [right - 6 - wide, ...[0.75, 0.5, 0.25].map((part) => left + 16 + part * (right - left - wide - 22)), left + 16];
+  if (!vertical) return [at < top + 24 ? [17, -9] : [-9, 17], [34, 51]].flatMap((rows) => ends.flatMap((x) => rows.map((dy) => [x, at + dy])));
+  const rows = [17, 38, 58, 78].map((dy) => (dy === 17 ? top - 9 : top + dy - 17));
+  return rows.flatMap((y) => [at + (y < top ? 8 : -12) - wide, at + (y < top ? -8 : 12)].map((x) => [x, y]));
+}
+
+function placeLabel(handle, wide, taken) {
+  const box = ([x, y]) => [x - 2, y - 13, x + wide + 2, y + 5], on = ([x, y]) => x >= 0 && x + wide <= plot.W && y >= 12 && y <= plot.bottom - 4;
+  const places = placesOf(handle, wide).filter(on), free = places.find((p) => !taken.some((b) => meet(box(p), b)));
+  const [x, y] = free ?? places[0] ?? [Math.max(0, Math.min(handle.at, plot.W - wide)), plot.top - 9];
+  const from = handle.vertical ? [handle.at, plot.top] : [plot.left, handle.at];
+  handle.text.setAttribute("x", x - from[0]);
+  handle.text.setAttribute("y", y - from[1]);
+  return box([x, y]);
 }
 
 const LEVELS = ["one", "two", "three"];

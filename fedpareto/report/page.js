@@ -157,8 +157,6 @@ function draw() {
   drawControls();
   drawLimitRows();
   drawPrefer();
-  byId("scale").replaceChildren();
-  for (const { epsilon, says, source } of data.scale) node(byId("scale"), "li", {}, `ε = ${epsilon}: ${says} (${source})`);
   refresh();
   drawFront();
   drawParallel();

@@ -35,12 +35,13 @@ from fedpareto.report.privacy import (
     NO_SPLIT,
     SEEN_BY,
     headline,
+    search_epsilons,
     search_price,
     statements,
     terms_of,
 )
-from fedpareto.report.scale import SCALE
-from fedpareto.report.text import column, package_versions, proxies, summary
+from fedpareto.report.scale import NO_RULE, SCALE
+from fedpareto.report.text import column, package_versions, proxies, spread_of, summary
 from fedpareto.space import Choice
 from fedpareto.study.write import fixed_study, to_toml
 from fedpareto.words import in_shell
@@ -129,6 +130,7 @@ def page_data(seen: View) -> dict[str, Any]:
         "baselines": baselines(seen),
         "against": against(seen),
         "price": search_price(seen),
+        "search": _search(seen),
         "split": None if split is None else split[:MOST_CLIENTS].tolist(),
         "clients": None if split is None else _clients(seen),
         "noSplit": NO_SPLIT if is_private(problem) else "",
@@ -146,7 +148,7 @@ def _explained(seen: View) -> dict[str, Any]:
     """Return what helps to understand the rest: words, published values, which setting matters."""
     return {
         "above": ABOVE,
-        "scale": SCALE,
+        "scale": {"points": SCALE, "note": NO_RULE},
         "glossary": WORDS,
         "importance": importance(seen),
         "fewest": FEWEST,
@@ -260,11 +262,9 @@ def _rounded(name: str, value: float | None, digits: int) -> float | None:
 
 
 def _spread(point: Point, name: str, digits: int) -> float | None:
-    """Return a measure's spread over repeats; what is only rounding error is 0."""
-    value = _finite(point.spread.get(name))
-    if value is None or value <= 1e-9 * abs(_finite(point.measures.get(name)) or 0.0):
-        return value and 0
-    return _digits(value, digits)
+    """Return a measure's spread over repeats with a few digits."""
+    value = spread_of(point, name)
+    return None if value is None else _digits(value, digits)
 
 
 def _settings(seen: View) -> dict[str, Any]:
@@ -280,6 +280,14 @@ def _kind(value: Any) -> str:
     if isinstance(value, bool | str):
         return "choice"
     return "float" if isinstance(value, float) else "integer"
+
+
+def _search(seen: View) -> dict[str, Any] | None:
+    """Return the ε of a search on private data, by view: what holds of every point it shows."""
+    if not is_private(seen.study.problem) or headline(seen) is None:
+        return None
+    found = {view: float(rounded_up(e)) for view, e in search_epsilons(seen).items()}
+    return {"epsilon": found, "trials": seen.evaluations}
 
 
 WHOSE = {  # data that somebody may learn of

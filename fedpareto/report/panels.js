@@ -65,9 +65,13 @@ function showChoice(i, why) {
     node(node(d, "b", {}, value), "small", {}, apart);
     node(d, "span", {}, words);
   };
-  for (const o of data.objectives) show(shownGoal(i, o), o.name + (o.proxy ? " (proxy)" : ""), repeatsApart(i, o.measure));
-  for (const l of data.limits) show(shownLimit(i, l), l.heading, repeatsApart(i, l.measure));
-  if (trueEpsilon()) show(short(up(measureOf(i, "epsilon"))), measureName("epsilon"), "");
+  if (data.search) show(short(wholeSearch(data.view)), `true ε (${data.view}) of the whole search: what holds`, "");
+  const one = () => trueEpsilon() && show(short(up(measureOf(i, "epsilon"))), measureName("epsilon"), "");
+  if (data.search) one();
+  const alone = (promised) => (promised && data.search ? ", one training" : "");
+  for (const o of data.objectives) show(shownGoal(i, o), o.name + (o.proxy ? " (proxy)" : "") + alone(o.up), repeatsApart(i, o.measure));
+  for (const l of data.limits) show(shownLimit(i, l), l.heading + alone(l.up), repeatsApart(i, l.measure));
+  if (!data.search) one();
   for (const name of Object.keys(data.points.settings)) {
     node(byId("settings"), "dt", {}, name);
     node(byId("settings"), "dd", {}, short(settingOf(i, name)));
@@ -91,8 +95,8 @@ function showPrivacy(i) {
   write(byId("learnt"), data.view ? `What could somebody learn about one ${data.views.about}?` : "Privacy");
   const row = tableOf("epsilons");
   for (const view of data.view ? Object.keys(data.views.sees) : []) {
-    const e = up(measureOf(i, `epsilon_${view}`) ?? (view === data.view ? measureOf(i, "epsilon") : null));
-    row(`true ε, ${view}`, data.views.sees[view], short(e), epsilonWords(e), view === data.view);
+    const one = up(epsilonOf(i, view)), e = data.search ? wholeSearch(view) : one;
+    row(`true ε, ${view}`, data.views.sees[view] + ofSearch(), short(e), epsilonWords(e) + ofOne(one), view === data.view);
   }
   byId("epsilons").hidden = !data.view;
   byId("proxies-part").hidden = !(named.length || proxies.length);
@@ -102,11 +106,29 @@ function showPrivacy(i) {
     const o = data.objectives.find((one) => one.measure === n);
     proxyRow(o ? o.name : n, data.measures[n].proxy, short(measureOf(i, n)), proxyWords(n));
   }
-  byId("scale-part").hidden = !data.view;
+  drawScale(i);
   const models = measureOf(i, "epsilon_release"), sums = measureOf(i, "epsilon_secagg");
   write(byId("above"), models !== null && sums !== null && models > sums ? data.above : "");
   tell(byId("privacy-words"), privacyWords());
   byId("against").hidden = !againstAxes();
+}
+
+// The ε that holds, in its place among published ones, the least first.
+function drawScale(i) {
+  byId("scale-part").hidden = !data.view;
+  byId("scale").replaceChildren();
+  if (!data.view) return;
+  const e = data.search ? wholeSearch(data.view) : up(epsilonOf(i, data.view)), known = typeof e === "number";
+  const all = data.scale.points.map(({ epsilon, says, source }) => ({ epsilon, says, source }));
+  const says = data.search ? `this search, for ${data.views.whose}` : `${title(i)} of this study, for ${data.views.whose}`;
+  if (known) all.push({ epsilon: e, says, own: true });
+  for (const one of all.sort((a, b) => a.epsilon - b.epsilon)) {
+    const li = node(byId("scale"), "li", one.own ? { class: "here", "aria-current": "true" } : {});
+    node(li, "b", {}, `ε = ${short(one.epsilon)}`);
+    const words = node(li, "span", {}, one.says);
+    if (one.source) node(words, "small", {}, one.source);
+  }
+  write(byId("scale-note"), `${known ? "" : "Without a promise this point has no place among them. "}${data.scale.note}`);
 }
 
 // An empty table of numbers and what they say; returns what adds a row to it.
@@ -129,7 +151,15 @@ function againstAxes() {
   return proxy && all.includes(e) ? { x: e, y: `o:${proxy.name}` } : null;
 }
 
+const epsilonOf = (i, view) => measureOf(i, `epsilon_${view}`) ?? (view === data.view ? measureOf(i, "epsilon") : null);
+
+// On private data the ε of all that the search shows is what holds; one training's stands beside it.
+const wholeSearch = (view) => data.search.epsilon[view] ?? null;
+const ofSearch = () => (data.search ? `; the whole search, ${data.search.trials} ${data.search.trials === 1 ? "trial" : "trials"}` : "");
+const ofOne = (e) => (data.search && typeof e === "number" ? ` One training alone has ε ${short(e)}: it holds only where nothing of the others is shown.` : "");
+
 function epsilonWords(e) {
+  if (typeof e !== "number" && data.search) return "No promise: the search trained on private data, and no bound is known for it.";
   if (typeof e !== "number") return "No promise: no noise is added, or no bound is known for these weights.";
   const who = data.views.whose;
   const sure = 1 / (1 + Math.exp(-e));

@@ -10,6 +10,7 @@ from typing import Any
 from fedpareto.words import visible_lines
 
 LONG = 40  # lines
+PRINTED = "@page { size: A4; margin: 16mm 15mm 18mm; }"
 
 
 class Html(str):
@@ -32,7 +33,7 @@ def sheet(title: str, body: str, head: str = "") -> Html:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="viewport" '
         f'content="width=device-width, initial-scale=1">\n{head}\n<title>{safe(title)} · '
         "fedpareto</title>\n"
-        f"<style>{style}</style>\n</head>\n<body>\n<h1>{safe(title)}</h1>\n{body}\n</body>\n"
+        f"<style>{PRINTED}\n{style}</style>\n</head>\n<body>\n<h1>{safe(title)}</h1>\n{body}\n</body>\n"
         "</html>\n"
     )
 

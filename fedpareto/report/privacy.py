@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from fedpareto.federation import Federation, is_unseen
 from fedpareto.optimizers import Grid, Optimizer, Random
-from fedpareto.privacy import VIEWS, Guarantee, Privacy, rounded_up
+from fedpareto.privacy import VIEWS, Guarantee, Privacy, rounded_up, size_remarks
 from fedpareto.problem import is_private
 from fedpareto.report.choose import Point
 from fedpareto.report.points import View
@@ -57,6 +58,10 @@ DATABASE = (
     "Noise and cohorts come from a secret in the study's database beside the seed: keep the "
     "database as private as the data."
 )
+NOT_COUNTED = (
+    "The search itself is not counted: it is taken to train on public or made-up data. If they "
+    "were private, choosing by it cost privacy that is counted nowhere here."
+)
 NO_SPLIT = (
     "Who holds what is left out: how many examples a client holds is private, and no noise hides "
     "it."
@@ -75,6 +80,25 @@ def guarantee_of(seen: View, point: Point, view: str | None = None) -> Guarantee
     return problem.guarantee(point.settings, view) if isinstance(problem, Promises) else None
 
 
+def as_in_row(promised: Guarantee, measures: Mapping[str, float]) -> Guarantee:
+    """Return a promise with the ε of a point's row, so that one guarantee has one number.
+
+    Both bound the true ε. The search's accountant is a little above a statement's, and its ε is
+    what limits held. Should a row's be less, as an older version may have left it, the larger
+    stays.
+    """
+    row = measures.get("epsilon", measures.get(f"epsilon_{promised.view}", math.nan))
+    close = math.isclose(row, promised.epsilon, rel_tol=1e-9)
+    if not (close or promised.epsilon < row < math.inf):
+        return promised
+    was, remarks = promised.accountant, size_remarks(promised.epsilon)
+    if rounded_up(row) != rounded_up(promised.epsilon) and not close:
+        finer = rounded_up(promised.epsilon, 6)
+        was = f"that of the study's rows, an upper bound; {was} gives {finer}"
+    notes = [*(note for note in promised.notes if note not in remarks), *size_remarks(row)]
+    return replace(promised, epsilon=row, accountant=was, notes=tuple(notes))
+
+
 def headline(seen: View) -> str | None:
     """Return whose view the true ε is for; None where the problem knows no ε."""
     terms = terms_of(seen)
@@ -86,12 +110,17 @@ def epsilon_heading(seen: View) -> list[str]:
     asked = any(o.measure == "epsilon" for o in seen.judges)
     if asked or headline(seen) is None:
         return []
-    return [f"true ε ({headline(seen)})"]
+    return [f"true ε ({headline(seen)}){of_one(seen)}"]
+
+
+def of_one(seen: View) -> str:
+    """Say behind the ε of a point that it is one training's, where the search has a larger one."""
+    return ", one training" if is_private(seen.study.problem) else ""
 
 
 def epsilon_text(value: float | None) -> str:
-    """Return an ε as people read it: three digits, rounded up; none where no noise is added."""
-    return rounded_up(value, 3) if value is not None and math.isfinite(value) else "none"
+    """Return an ε as people read it, rounded up; none where no noise is added."""
+    return rounded_up(value) if value is not None and math.isfinite(value) else "none"
 
 
 def statements(seen: View) -> list[str]:
@@ -100,14 +129,30 @@ def statements(seen: View) -> list[str]:
     if terms is None:
         return []
     point = seen.recommended
+    simulated = _simulated(seen, point or next(iter(seen.front), None))
+    return [*guarantees(seen, point), *simulated]
+
+
+def guarantees(seen: View, point: Point | None) -> list[str]:
+    """Return what is promised of a point and of the search; what holds stands first.
+
+    Where data are private that is the search's ε, and one training's beside it.
+    """
     if point is None:  # what was shown of private data has its price all the same
-        simulated = [line for shown in seen.front[:1] for line in _simulated(seen, shown)]
-        return [*private_search_cost(seen), *simulated]
-    return [*promises(seen, point), *search_cost(seen), *_simulated(seen, point)]
+        return private_search_cost(seen)
+    alone, searched = promises(seen, point), search_cost(seen)
+    if not alone or not is_private(seen.study.problem):
+        return [*alone, *searched]
+    first, *more = alone
+    new = [note for note in more if note not in searched]
+    same = "What is said above of conditions holds for it too." if len(new) < len(more) else ""
+    return [*searched, f"One training alone: {first} {same}".rstrip(), *new]
 
 
-def _simulated(seen: View, point: Point) -> list[str]:
+def _simulated(seen: View, point: Point | None) -> list[str]:
     """Say, where noise is added, that it comes from a seed and what that means."""
+    if point is None:
+        return []
     stored = [point.measures.get(f"epsilon_{view}", math.nan) for view in VIEWS]
     noisy = any(isinstance(v, float) and math.isfinite(v) for v in stored)
     if not noisy and (_unseen(seen) or not guarantee_of(seen, point)):
@@ -128,6 +173,7 @@ def promises(seen: View, point: Point) -> list[str]:
             "No true ε is promised: no noise is added, or no bound is known for these weights. "
             "A proxy is not a guarantee."
         ]
+    promised = as_in_row(promised, point.measures)
     problem = seen.study.problem
     if isinstance(problem, Federation) and problem.hides_records:
         return [promised.statement(), *promised.notes, *_of_client(seen, point)]
@@ -224,9 +270,39 @@ def search_price(seen: View) -> str:
     )
 
 
-def _priced(seen: View) -> Guarantee | None:
-    """Return what the search promises as a whole; None where no bound is known."""
+def search_epsilons(seen: View) -> dict[str, float]:
+    """Return the ε of all of a search on private data by view, as far as a bound is known.
+
+    It holds for every point that is shown. There is none where data are not private.
+    """
+    view = headline(seen)
+    if view is None or not is_private(seen.study.problem) or _unseen(seen):
+        return {}
+    every = VIEWS if isinstance(seen.study.problem, Federation) else (view,)
+    found = {v: _priced(seen, v) for v in every}
+    return {v: g.epsilon for v, g in found.items() if g is not None and math.isfinite(g.epsilon)}
+
+
+def what_holds(seen: View, point: Point | None) -> float | None:
+    """Return the ε that holds of a point in the study's view; None where none is promised.
+
+    On private data it is that of the whole search, of every point the same.
+    """
+    view = headline(seen)
+    if view is None:
+        return None
+    if is_private(seen.study.problem):
+        return search_epsilons(seen).get(view)
+    held = {} if point is None else point.measures
+    value = held.get("epsilon", held.get(f"epsilon_{view}", math.nan))
+    return value if math.isfinite(value) else None
+
+
+def _priced(seen: View, view: str | None = None) -> Guarantee | None:
+    """Return what the search promises as a whole in a view; None where no bound is known."""
     problem, study = seen.study.problem, seen.study
+    if view and isinstance(problem, Federation):
+        problem = replace(problem, privacy=replace(problem.privacy, view=view))
     assert isinstance(problem, Promises)
     ends = {p.trial: p.settings for p in reversed(seen.points)}  # a trial stands before its rounds
     tried = [*reversed(ends.values()), *(t.settings for t in seen.failed)]
@@ -241,10 +317,7 @@ def search_cost(seen: View) -> list[str]:
     if not isinstance(problem, Promises):
         return []
     if not problem.privacy.private_data:
-        return [
-            "The search itself is not counted: it is taken to train on public or made-up data. "
-            "If it trains on private data, say so with private_data = true in [privacy]."
-        ]
+        return [NOT_COUNTED]
     if _unseen(seen):
         return [
             "What the search on private data costs is not stated: the mechanism is code of your "
@@ -285,6 +358,8 @@ def as_data(seen: View) -> dict[str, Any]:
     if view is None:
         return {}
     promised = None if point is None else guarantee_of(seen, point)
+    if point is not None and promised is not None:
+        promised = as_in_row(promised, point.measures)
     return {
         "view": view,
         "statement": promised.statement() if promised else None,

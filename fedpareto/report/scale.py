@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-SCALE = (
+from typing import TypedDict
+
+from fedpareto.privacy import rounded_up
+
+
+class Published(TypedDict):
+    """A published ε: whose it is, and where it stands."""
+
+    epsilon: float
+    says: str
+    source: str
+
+
+NO_RULE = (
+    "They differ in what one unit is (a person, a device, a day) and in δ: reference points, not "
+    "rules."
+)
+SCALE: tuple[Published, ...] = (
     {
         "epsilon": 1,
         "says": "strong, by the tiers of a guide to private machine learning",
@@ -32,3 +49,20 @@ SCALE = (
         "source": "US Census Bureau 2021, privacy-loss budget of the redistricting data",
     },
 )
+
+
+def among_published(epsilon: float) -> str:
+    """Say between which published values an ε stands."""
+    below = [s for s in SCALE if s["epsilon"] <= epsilon]
+    above = [s for s in SCALE if s["epsilon"] > epsilon]
+    if not below:
+        place = f"below the least, {_named(above[0])}"
+    elif not above:
+        place = f"above the largest, {_named(below[-1])}"
+    else:
+        place = f"between {_named(below[-1])}, and {_named(above[0])}"
+    return f"Among published values, ε = {rounded_up(epsilon)} stands {place}. {NO_RULE}"
+
+
+def _named(one: Published) -> str:
+    return f"{one['epsilon']:g} ({one['says']}; {one['source']})"

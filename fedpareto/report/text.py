@@ -44,6 +44,14 @@ def shown(objective: Judge, value: float) -> str:
     return rounded_up(value) if objective.measure.startswith("epsilon") else short(value)
 
 
+def spread_of(point: Point, measure: str) -> float | None:
+    """Return a measure's spread over repeats; what is only rounding error is 0."""
+    apart = point.spread.get(measure)
+    if apart is None or not math.isfinite(apart):
+        return None
+    return 0.0 if apart <= 1e-9 * abs(point.measures.get(measure, 0.0)) else apart
+
+
 def column(objective: Judge) -> str:
     """Return the heading of an objective or a limit; a proxy says that it is one."""
     text = objective.name if objective.limit is None else f"{objective.name} ≤ {objective.limit:g}"

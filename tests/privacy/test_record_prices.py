@@ -148,7 +148,7 @@ def test_a_statement_gives_the_epsilon_of_the_row_and_says_what_it_counts(batche
     counted = "4 local steps of a client with 287 records, each in a step by a chance of its own of 0.05575 (poisson batches)"
     assert (counted if batches == "poisson" else "2 passes of a client over its records, each once in a pass (shuffled batches)") in said
     assert any("Only the noise of a client's own local steps is counted" in note for note in promised.notes)
-    assert any("records_per_person" in note for note in promised.notes) == (people == 1)
+    assert any("A person is taken to have one record" in note for note in promised.notes) == (people == 1)
 
 
 def test_a_delta_that_gives_a_record_away_is_said_to_and_a_large_epsilon_to_promise_little():

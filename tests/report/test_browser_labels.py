@@ -8,11 +8,11 @@ import pytest
 
 from .pages import address, made_up, proxied
 
-# Every pair of texts of one drawing that cover one another by more than a hair, and every text that leaves the screen.
+# Every pair of texts or knobs of one chart that cover one another by more than a hair, and every one that leaves the screen.
 COVERED = """() => {
   const out = [];
   for (const svg of document.querySelectorAll(".chart")) {
-    const texts = [...svg.querySelectorAll("text")].filter((t) => t.textContent && getComputedStyle(t).display !== "none");
+    const texts = [...svg.querySelectorAll("text, .knob")].filter((t) => (t.textContent || t.matches(".knob")) && getComputedStyle(t).display !== "none");
     const boxes = texts.map((t) => t.getBoundingClientRect());
     boxes.forEach((a, i) => {
       if (!a.width) return;
@@ -63,6 +63,29 @@ def test_long_names_of_many_choices_are_cut_before_they_meet(shown, width):
                         recommended=points[id(seen.recommended)], knee=points.get(id(seen.knee))), width=width)
     assert tab.evaluate(COVERED) == []
     assert "…" in tab.locator("#parallel").text_content()
+
+
+def quick(n=60):
+    """Return a view with the objectives and limits of the quickstart: an error without a limit up, ε ≤ 3 across."""
+    seen = made_up(n, 2, names=("test_error", "epsilon"))
+    problem = scaled(seen, "epsilon", 3.0).study.problem
+    goals = tuple(replace(o, limit={"epsilon": 3.0}.get(o.name)) for o in problem.objectives)
+    return replace(scaled(seen, "epsilon", 3.0), study=replace(seen.study, problem=replace(problem, objectives=goals)))
+
+
+@pytest.mark.parametrize("width", [360, 390, 800, 1280])
+@pytest.mark.parametrize("focus", [None, "limit-x", "limit-y"])
+def test_labels_and_knobs_of_limits_give_way_to_each_other_and_to_the_titles(shown, width, focus):
+    tab = shown(quick(), width=width)
+    lows = [{}, {"epsilon": 0.001}, {"epsilon": 1}, {"epsilon": 2.99}, {"test_error": 0.8}, {"test_error": 0.001}]
+    both = [{"test_error": error, "epsilon": e} for error in (0.02, 0.5, 0.8, 0.99) for e in (0.001, 0.3, 1, 2, 3)]
+    for limits in (*lows, *both):
+        tab.evaluate("(limits) => { state.limits = limits; refresh(); }", limits)
+        if focus:  # a line without a limit says so while it is in focus
+            tab.locator(f"#{focus}").focus()
+            tab.keyboard.press("Shift")
+            assert tab.locator(f"#{focus} text").is_visible()
+        assert tab.evaluate(COVERED) == [], limits
 
 
 def test_the_check_finds_labels_that_cover_one_another(shown):

@@ -189,6 +189,16 @@ def test_an_axis_is_logarithmic_where_values_span_more_than_two_decades(shown):
     assert "↑ loss (log)" not in tab.locator("#front").text_content()
 
 
+def test_the_number_of_a_trial_is_never_an_outlier(shown):
+    tab = shown(made_up(8, 1, names=("loss",)))
+    assert tab.locator("#x-axis").input_value() == "t:trial"
+    assert tab.locator("#beyond").is_hidden()
+    assert tab.locator("#all-label").is_hidden()
+    for front in range(8):  # wherever on the axis the front ends
+        tab.evaluate("i => { data.points.front = [i]; columns = table(); draw(); }", front)
+        assert tab.evaluate("[...plot.px.keys()].filter((i) => plot.x.at(i) > plot.right || plot.x.at(i) < plot.left)") == []
+
+
 def test_what_lies_far_beyond_a_limit_does_not_squash_the_front(shown):
     seen = made_up(60, 2)
     points = (*seen.points, replace(seen.points[0], trial=999, feasible=False, objectives={"loss": 0.5, "leakage": 500.0}))

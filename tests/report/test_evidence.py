@@ -7,6 +7,7 @@ import json
 import platform
 import re
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from html import unescape
@@ -16,12 +17,15 @@ import pytest
 
 import fedpareto as package
 from fedpareto import load_study, run, view
+from fedpareto.privacy.record_statement import PERSON
 from fedpareto.report.again import run_again
 from fedpareto.report.caveats import not_guaranteed
 from fedpareto.report.evidence import evidence, rows_sha256, write_evidence
 from fedpareto.report.page import page
+from fedpareto.report.text import spread_of
 from fedpareto.store import Store
 
+from .conftest import CHROMIUM
 from .test_points import study, trials
 
 
@@ -92,7 +96,7 @@ def test_the_guarantee_stands_with_its_assumptions_and_the_limits_of_it(done):
     assert re.search(r"ε = [\d.]+ at δ = 1e-05, client level: training looks alike to whoever sees each client's upload", text)
     assert "accountant: analytic Gaussian" in text
     assert "leakage is a proxy (Kang 2023, Eq. 13), not a privacy guarantee. Nothing follows from it" in text
-    assert "The search: what it trained on is taken to be public." in text
+    assert "The search itself is not counted: it is taken to train on public or made-up data." in text
     assert "Deployed noise must come from the system's secure randomness" in text
     assert "Client level: it covers one client's data as a whole." in text
     assert "timing, the size and number of messages" in text
@@ -125,6 +129,46 @@ def test_a_choice_can_be_asked_for(done):
     seen, _, text = made(done, prefer="leakage")
     least = min((p for p in seen.points if p.feasible), key=lambda p: p.objectives["leakage"])
     assert f"Trial {least.trial}. The least leakage under the study's own limits." in text
+
+
+def test_the_choice_shows_the_limit_that_was_asked_and_no_rounding_error(done):
+    seen, _, _ = made(done)
+    least = min(seen.points, key=lambda p: p.objectives["leakage"])
+    limit = max(p.objectives["leakage"] for p in seen.points if p.feasible)
+    assert limit < 0.8
+    choice = re.search(r"The choice.*The guarantee", made(done, limits={"leakage": limit})[2])[0]
+    assert f"leakage ≤ {limit:g} (proxy) " in choice
+    assert "leakage ≤ 0.8" not in choice
+    assert "leakage ≤ 0.8 (proxy) " in re.search(r"The choice.*The guarantee", made(done, limits={"leakage": 0.9})[2])[0]
+    noisy = replace(least, spread={"kang23_eq13": least.objectives["leakage"] * 1e-15})
+    assert spread_of(noisy, "kang23_eq13") == 0
+    assert spread_of(replace(least, spread={"kang23_eq13": 0.01}), "kang23_eq13") == 0.01
+    html = evidence(replace(seen, recommended=noisy), [])
+    assert "e-1" not in re.search(r"The choice.*?setting", words(html))[0]
+
+
+def test_a_reader_without_the_study_is_given_no_advice_about_its_file_and_the_search_is_warned_of_once(done, fedpareto):
+    _, _, text = made(done)
+    before = text.split("Versions, hashes")[0]
+    assert not re.search(r"private_data|records_per_person|say so", before)
+    assert before.count("counted nowhere here") == 1
+    assert len(re.findall(r"(?:P|p)ublic or made-up", before)) == 2
+    assert "records_per_person" not in PERSON
+    assert "say so with private_data = true in [privacy]" in fedpareto("front", done).out  # who has the study is told
+
+
+def test_evidence_is_printed_on_a4(done, tmp_path):
+    """The sheet of a printed page, in points: 210 × 297 mm."""
+    if CHROMIUM is None:
+        pytest.skip("no browser: install Debian's chromium")
+    seen, rows, _ = made(done)
+    html = write_evidence(seen, rows, tmp_path / "e.html")
+    subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--print-to-pdf={tmp_path / 'e.pdf'}", html.as_uri()],
+                   check=True, capture_output=True, timeout=60)
+    boxes = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", (tmp_path / "e.pdf").read_bytes())
+    assert boxes
+    for wide, high in boxes:
+        assert (float(wide), float(high)) == pytest.approx((595.3, 841.9), abs=1)
 
 
 def test_equal_rows_give_equal_evidence_and_others_another(done, tmp_path):
