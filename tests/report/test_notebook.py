@@ -1,6 +1,7 @@
 """What a notebook and a Python prompt show: short words, a picture and a table, pandas, axes."""
 
 import io
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -13,7 +14,15 @@ from fedpareto.errors import MissingPackage, SettingError
 from fedpareto.federation import MODELS, SERVERS
 from fedpareto.mechanisms import MECHANISMS
 from fedpareto.optimizers import OPTIMIZERS
-from fedpareto.report.progress import BETWEEN, FIRST, Lines, in_words, progress, trials_of
+from fedpareto.report.progress import (
+    BETWEEN,
+    FIRST,
+    Lines,
+    NotebookBar,
+    in_words,
+    progress,
+    trials_of,
+)
 from report.pages import made_up, proxied
 
 
@@ -151,3 +160,19 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(tmp_path):
     shown = [o.data for c in notebook.cells if c.cell_type == "code" for o in c.outputs if "data" in o]
     assert any("<svg" in data.get("text/html", "") for data in shown)
     assert any("image/png" in data for data in shown)
+    said = "".join(o.text for c in notebook.cells if c.cell_type == "code" for o in c.outputs if o.output_type == "stream")
+    assert "ipywidgets" not in str(notebook)
+    assert "Warning" not in said
+    (bar,) = [data for data in shown if "<progress" in data.get("text/html", "")]
+    assert '<progress value="40" max="40">' in bar["text/html"]
+    assert re.match(r"quickstart: 40 of 40 trials; \d+ s; hypervolume \d", bar["text/plain"])
+
+
+def test_the_line_of_a_notebook_has_the_time_left_and_shows_a_hostile_name_as_text():
+    clock, looks = Clock(), []
+    line = NotebookBar("<script>", 40, lambda done: f"{done:.0f} of 40 trials", clock)
+    line.changed = lambda: looks.append(repr(line))
+    for clock.now, done in ((0.0, 10), (0.1, 11), (3.0, 20)):
+        line.show(done, "")
+    assert looks == ["<script>: 10 of 40 trials", "<script>: 20 of 40 trials; about 6 s left"]
+    assert "<script>" not in line._repr_html_()
