@@ -247,5 +247,5 @@ def test_a_plan_of_records_shows_the_noise_on_the_mean_of_a_step_and_stars_the_l
     assert first.split()[0] == "★"
     assert first.split()[-1] == f"{noise:.3g}"
     assert "any" in first
-    assert "★ row 1 has the least noise on the mean of a step; --row 1 takes it." in done.out
+    assert "★ row 1 has the least noise on the mean of a step; --row takes another." in done.out
     assert "fedpareto plan" not in done.out

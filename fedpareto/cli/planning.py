@@ -165,9 +165,7 @@ def calibrate(study_file: Path, write: bool, as_json: bool) -> None:
 @click.option(
     "--row",
     type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="The row of the table that is put into words, and that --study writes.",
+    help="The row that is put into words, and that --study writes; the starred one if left out.",
 )
 @click.option(
     "--data",
@@ -177,7 +175,7 @@ def calibrate(study_file: Path, write: bool, as_json: bool) -> None:
 def plan(
     figure: Path | None,
     study: Path | None,
-    row: int,
+    row: int | None,
     data: str | None,
     as_json: bool,
     cohort: str | None,
@@ -208,21 +206,22 @@ def plan(
     cohorts = whole_numbers("--cohort", cohort)
     lengths = whole_numbers("--rounds", rounds)
     choices = solve(cohort=cohorts, rounds=lengths, **asked)
-    if row > len(choices):
-        raise SettingError(f"--row: must be at most the {len(choices)} rows found, found {row}.")
+    best = best_row(choices, asked["target_epsilon"])
+    chosen = row or best or 1
+    if chosen > len(choices):
+        raise SettingError(f"--row: must be at most the {len(choices)} rows found, found {chosen}.")
     if study:
-        _write_study(study, choices[row - 1], asked, data)
+        _write_study(study, choices[chosen - 1], asked, data)
     if figure:
         plan_figure(choices, figure, asked["batch_size"])
     if as_json:
         say(json.dumps(plan_data(choices)))
         return
-    best = best_row(choices, asked["target_epsilon"])
     console().print(plan_table(choices, asked["batch_size"], best))
     if best is not None and len(choices) > 1:
         of = "a step" if asked["batch_size"] else "a round"
-        say(f"★ row {best} has the least noise on the mean of {of}; --row {best} takes it.")
-    for line in plan_statements(choices, asked, row):
+        say(f"★ row {best} has the least noise on the mean of {of}; --row takes another.")
+    for line in plan_statements(choices, asked, chosen):
         say(line.replace("fedpareto plan.", "--unit record."))
     if figure:
         say(f"figure  {figure}")

@@ -159,6 +159,19 @@ def test_a_row_is_chosen_by_its_number(fedpareto, tmp_path):
     assert (status, err) == (2, "error: --row: must be at most the 4 rows found, found 5.\n")
 
 
+def test_the_starred_row_is_put_into_words_and_written(fedpareto, tmp_path):
+    """A past finding: the first row was, which had fifteen times the noise of the starred one."""
+    path = tmp_path / "planned.toml"
+    words = ["plan", "--epsilon", 8, "--clients", 20, "--cohort", "5,10", "--rounds", "2,3", "--view", "secagg"]
+    out = fedpareto(*words, "--study", path).out
+    assert "★ row 3 has the least noise on the mean of a round; --row takes another." in out
+    assert out.splitlines()[3].startswith("★")
+    assert "Row 3: ε = " in out
+    assert "10 of 20 clients" in out
+    training = tomllib.loads(path.read_text(encoding="utf-8"))["training"]
+    assert (training["rounds"], training["sample_ratio"]) == (2, 0.5)
+
+
 def test_a_given_multiplier_stands_in_the_study(fedpareto, tmp_path):
     path = tmp_path / "planned.toml"
     assert fedpareto(*asks("--noise-multiplier", 3, "--clipping-norm", 0.3, "--study", path)).status == 0
