@@ -233,6 +233,12 @@ SILO = ("--records", 2000, "--batch-size", 32, "--local-steps", 10)
 @pytest.mark.parametrize(("words", "message"), [
     (RECORDS, "error: --records: must be given with --unit record, found none"),
     ((*RECORDS, *SILO, "--view", "release"), "error: --view: must be left out with --unit record, found release"),
+    ((*RECORDS, *SILO, "--sampling", "poisson"), "error: --sampling: must be left out with --unit record, found poisson"),
+    ((*RECORDS, *SILO, "--dropouts", 1), "error: --dropouts: must be left out with --unit record, found 1"),
+    ((*RECORDS, *SILO, "--colluders", 3), "error: --colluders: must be left out with --unit record, found 3"),
+    ((*RECORDS, *SILO, "--records", "2000,21"), "error: records: must be one number, or one for each of the 5 clients, found 2."),
+    ((*RECORDS, *SILO, "--records", "2000,21,40,60,9", "--batch-size", 10), "error: batch_size: must be at most the 9 records of a silo"),
+    ((*RECORDS, *SILO, "--records", "9,9,9,9,10", "--study", "none.toml"), "error: --study: must go with one number of --records, found several"),
 ])
 def test_a_plan_of_records_refuses_what_it_would_ignore(fedpareto, words, message):
     done = fedpareto(*words)

@@ -20,6 +20,7 @@ from fedpareto.cli.base import (
     study_argument,
     whole_numbers,
 )
+from fedpareto.cli.records import checked_records
 from fedpareto.errors import MissingPackage, SettingError
 
 if TYPE_CHECKING:
@@ -149,7 +150,10 @@ def calibrate(study_file: Path, write: bool, as_json: bool) -> None:
     show_default=True,
     help="Clients of a round that may tell their noise.",
 )
-@click.option("--records", type=int, help="Records of each silo, for --unit record.")
+@click.option(
+    "--records",
+    help="Records of each silo, for --unit record: a number, or one a client with commas.",
+)
 @click.option("--batch-size", type=int, help="Records of a mini-batch, for --unit record.")
 @click.option("--local-steps", type=int, help="Mini-batch steps a round, for --unit record.")
 @click.option(
@@ -202,7 +206,7 @@ def plan(
         raise SettingError(f"--data: must go with --study FILE, found {data} alone.")
     if figure:
         _check_figure(figure, {"the study that is written": study} if study else {})
-    _check_records(asked)
+    asked["records"] = checked_records(asked, study)
     cohorts = whole_numbers("--cohort", cohort)
     lengths = whole_numbers("--rounds", rounds)
     choices = solve(cohort=cohorts, rounds=lengths, **asked)
@@ -227,23 +231,6 @@ def plan(
         say(f"figure  {figure}")
     if study:
         say(f"study   {study} (fedpareto run {study})")
-
-
-def _check_records(asked: Mapping[str, Any]) -> None:
-    """Refuse a plan of records that leaves out what they are, or names who looks on."""
-    if asked["unit"] != "record":
-        return
-    source = click.get_current_context().get_parameter_source("view")
-    if source is click.core.ParameterSource.COMMANDLINE:
-        raise SettingError(
-            f"--view: must be left out with --unit record, found {asked['view']}: noise on local "
-            "steps hides a record from anyone who sees the uploads."
-        )
-    if asked["records"] is None:
-        raise SettingError(
-            "--records: must be given with --unit record, found none: how far one record moves a "
-            "step follows from how many a client holds. Give --batch-size and --local-steps too."
-        )
 
 
 def _refuse_unused(*options: str) -> None:
