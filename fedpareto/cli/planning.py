@@ -192,6 +192,7 @@ def plan(
     each combination is priced.
     """
     from fedpareto.privacy import plan as solve
+    from fedpareto.problem import part
     from fedpareto.report.plan import (
         best_row,
         plan_data,
@@ -199,6 +200,7 @@ def plan(
         plan_statements,
         plan_table,
     )
+    from fedpareto.report.progress import saying_how_long
 
     if study:
         _check_new(study)
@@ -209,7 +211,8 @@ def plan(
     asked["records"] = checked_records(asked, study)
     cohorts = whole_numbers("--cohort", cohort)
     lengths = whole_numbers("--rounds", rounds)
-    choices = solve(cohort=cohorts, rounds=lengths, **asked)
+    with saying_how_long("plan"), part(0, 0.5):  # its statement takes about as long again
+        choices = solve(cohort=cohorts, rounds=lengths, **asked)
     best = best_row(choices, asked["target_epsilon"])
     chosen = row or best or 1
     if chosen > len(choices):

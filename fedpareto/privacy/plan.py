@@ -19,6 +19,7 @@ from fedpareto.privacy.accounting import Privacy, epsilon, noise_for, terms
 from fedpareto.privacy.cohorts import ends
 from fedpareto.privacy.records import pair_of, record_epsilon, record_multiplier
 from fedpareto.privacy.statement import delta_text, rounded_up
+from fedpareto.problem import tell
 from fedpareto.settings import Rule, checked
 
 ROUNDS = (10, 30, 100, 300, 1000)
@@ -195,11 +196,15 @@ def _choices(
     way: _Way, cohorts: Sequence[float], rounds: Sequence[int] | None
 ) -> Iterator[Planned]:
     """Solve each cohort for what is not given: the noise, else the rounds."""
-    for m in cohorts:
+    for i, m in enumerate(cohorts):
         if rounds is None and way.noise(m) is not None:
             yield _longest(lambda T, m=m: way.row(m, T), way.target)  # type: ignore[misc]
+            tell((i + 1) / len(cohorts))
         else:
-            yield from (way.row(m, T) for T in rounds or ROUNDS)
+            lengths = rounds or ROUNDS
+            for j, T in enumerate(lengths):
+                yield way.row(m, T)
+                tell((i + (j + 1) / len(lengths)) / len(cohorts))
 
 
 def _longest(choice: Callable[[int], Planned], target: float) -> Planned:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FIRST = 30.0  # seconds before the first line
 BETWEEN = 60.0  # seconds from one line to the next
+WORTH_SAYING = 2.0  # seconds left of work that has no bar
 OFTEN = 0.2  # seconds from one look of a notebook's line to the next
 REST = 20  # times as long as it took to find the best so far, until it is sought again
 
@@ -197,6 +198,22 @@ def whole(name: str, total: float, stream: TextIO) -> Iterator[Callable[[float, 
     with Progress(*columns, console=Console(file=stream)) as bar:
         task = bar.add_task("", total=total)
         yield lambda done, now: bar.update(task, completed=done, description=visible(now))
+
+
+@contextlib.contextmanager
+def saying_how_long(name: str, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """Print a line about how long work goes on that tells how much is done, once it is clear."""
+    began, said = clock(), False
+
+    def hear(share: float) -> None:
+        nonlocal said
+        left = (clock() - began) / share * (1 - share)
+        if not said and left > WORTH_SAYING:
+            print(f"{name}: about {in_words(left)} left", file=sys.stderr, flush=True)
+            said = True
+
+    with listening(hear):
+        yield
 
 
 def trials_of(study: Study) -> Callable[[float], str]:

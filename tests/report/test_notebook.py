@@ -14,6 +14,8 @@ from fedpareto.errors import MissingPackage, SettingError
 from fedpareto.federation import MODELS, SERVERS
 from fedpareto.mechanisms import MECHANISMS
 from fedpareto.optimizers import OPTIMIZERS
+from fedpareto.privacy import plan
+from fedpareto.problem import listening, tell
 from fedpareto.report.progress import (
     BETWEEN,
     FIRST,
@@ -21,6 +23,7 @@ from fedpareto.report.progress import (
     NotebookBar,
     in_words,
     progress,
+    saying_how_long,
     trials_of,
 )
 from report.pages import made_up, proxied
@@ -134,6 +137,24 @@ def test_off_a_terminal_a_line_comes_now_and_then_with_the_time_left(tiny):
     assert len(said) == 1 + (195 - FIRST) // BETWEEN
     left = tiny.budget * 100 - FIRST
     assert said[0] == f"night: 0 of {tiny.budget} trials; about {in_words(left)} left; best 0.1"
+
+
+def test_work_without_a_bar_says_once_how_long_it_goes_on_if_that_is_long(capsys):
+    clock = Clock()
+    for pace in (0.1, 1.0):
+        clock.now = 0.0
+        with saying_how_long("plan", clock):
+            for i in range(1, 11):
+                clock.now = i * pace
+                tell(i / 10)
+    assert capsys.readouterr().err == "plan: about 9 s left\n"
+
+
+def test_a_plan_tells_how_many_of_its_rows_are_solved():
+    told = []
+    with listening(told.append):
+        plan(3.0, 1e-5, 10, cohort=[5, 10], rounds=[1, 2])
+    assert told == [0.25, 0.5, 0.75, 1.0]
 
 
 def test_a_study_run_into_a_log_is_not_silent(tiny, tmp_path, monkeypatch):
