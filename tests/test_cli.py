@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import json
@@ -10,10 +11,12 @@ import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import fedpareto as fedpareto_package
 from fedpareto import load_study
 
 SAID = r"tiny: 12 trials: about \d+ s of training\n"  # before anything is trained
@@ -217,6 +220,24 @@ def test_a_console_without_greek_letters_shows_words_in_their_place(encoding):
     assert " eps" in shown
     assert "#" in shown
     assert "\\u" not in shown
+
+
+def test_every_letter_that_may_be_printed_has_another_where_a_console_lacks_it():
+    """A past finding: the mark of the knee was printed as its number."""
+    package = Path(fedpareto_package.__file__).parent
+    pages = {package / "report" / "page.py", package / "words.py"}  # letters that no console is shown
+    for path in sorted({*package.rglob("*.py")} - pages):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            if text.isprintable() and not text.isascii() and not is_docstring(node, tree):
+                shown = text.encode("cp1252", "fedpareto.in_ascii").decode("cp1252")
+                assert "\\u" not in shown or "\\u" in text, (path, text)
+
+
+def is_docstring(node, tree):
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    return any(isinstance(n, kinds) and isinstance(n.body[0], ast.Expr) and n.body[0].value is node for n in ast.walk(tree))
 
 
 def test_whoever_stops_reading_ends_the_command_without_an_error(tmp_path):
