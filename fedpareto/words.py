@@ -14,7 +14,8 @@ HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 ASCII = {
     **{"ε": "eps", "δ": "delta", "σ": "sigma", "ρ": "rho", "ξ": "xi", "²": "^2", "√": "sqrt "},
     **{"≤": "<=", "≥": ">=", "±": "+-", "×": "x", "·": "-", "–": "-", "—": "-", "…": "..."},
-    **{"→": "->", "★": "*", "█": "#", "▌": "|"},
+    **{"→": "->", "★": "*", "◆": "+", "█": "#", "▌": "|"},
+    **{"α": "alpha", "μ": "mu", "τ": "tau", "₀": "0", "₁": "1", "₂": "2", "\u0302": "^"},
 }
 IN_ASCII = "fedpareto.in_ascii"  # the name of what does it, for streams
 JOINERS = "\u200c\u200d"  # letters of some scripts need them, and they move nothing

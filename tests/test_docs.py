@@ -135,3 +135,12 @@ def test_every_error_is_in_the_tree_at_the_head_of_its_file():
 
     classes = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
     assert set(re.findall(r"(?m)^(?:[├└│─ ]*)([A-Z]\w+)", errors.__doc__.split("A message reads")[0])) >= classes
+
+
+def test_every_page_that_promises_equal_bits_says_on_what_machines():
+    """A past finding: another processor has another quickstart, with another star."""
+    for page in ("README.md", "docs/all-of-fedpareto.md"):
+        text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+        assert "bit for bit on one kind of machine and one version of torch" in text
+    first = (ROOT / "README.md").read_text(encoding="utf-8").split("```")[0]
+    assert "Another processor or torch rounds the last digits otherwise" in first

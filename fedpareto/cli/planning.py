@@ -20,6 +20,7 @@ from fedpareto.cli.base import (
     study_argument,
     whole_numbers,
 )
+from fedpareto.cli.records import checked_records
 from fedpareto.errors import MissingPackage, SettingError
 
 if TYPE_CHECKING:
@@ -149,7 +150,10 @@ def calibrate(study_file: Path, write: bool, as_json: bool) -> None:
     show_default=True,
     help="Clients of a round that may tell their noise.",
 )
-@click.option("--records", type=int, help="Records of each silo, for --unit record.")
+@click.option(
+    "--records",
+    help="Records of each silo, for --unit record: a number, or one a client with commas.",
+)
 @click.option("--batch-size", type=int, help="Records of a mini-batch, for --unit record.")
 @click.option("--local-steps", type=int, help="Mini-batch steps a round, for --unit record.")
 @click.option(
@@ -165,9 +169,7 @@ def calibrate(study_file: Path, write: bool, as_json: bool) -> None:
 @click.option(
     "--row",
     type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="The row of the table that is put into words, and that --study writes.",
+    help="The row that is put into words, and that --study writes; the starred one if left out.",
 )
 @click.option(
     "--data",
@@ -177,7 +179,7 @@ def calibrate(study_file: Path, write: bool, as_json: bool) -> None:
 def plan(
     figure: Path | None,
     study: Path | None,
-    row: int,
+    row: int | None,
     data: str | None,
     as_json: bool,
     cohort: str | None,
@@ -190,6 +192,7 @@ def plan(
     each combination is priced.
     """
     from fedpareto.privacy import plan as solve
+    from fedpareto.problem import part
     from fedpareto.report.plan import (
         best_row,
         plan_data,
@@ -197,6 +200,7 @@ def plan(
         plan_statements,
         plan_table,
     )
+    from fedpareto.report.progress import saying_how_long
 
     if study:
         _check_new(study)
@@ -204,47 +208,32 @@ def plan(
         raise SettingError(f"--data: must go with --study FILE, found {data} alone.")
     if figure:
         _check_figure(figure, {"the study that is written": study} if study else {})
-    _check_records(asked)
+    asked["records"] = checked_records(asked, study)
     cohorts = whole_numbers("--cohort", cohort)
     lengths = whole_numbers("--rounds", rounds)
-    choices = solve(cohort=cohorts, rounds=lengths, **asked)
-    if row > len(choices):
-        raise SettingError(f"--row: must be at most the {len(choices)} rows found, found {row}.")
+    with saying_how_long("plan"), part(0, 0.5):  # its statement takes about as long again
+        choices = solve(cohort=cohorts, rounds=lengths, **asked)
+    best = best_row(choices, asked["target_epsilon"])
+    chosen = row or best or 1
+    if chosen > len(choices):
+        raise SettingError(f"--row: must be at most the {len(choices)} rows found, found {chosen}.")
     if study:
-        _write_study(study, choices[row - 1], asked, data)
+        _write_study(study, choices[chosen - 1], asked, data)
     if figure:
         plan_figure(choices, figure, asked["batch_size"])
     if as_json:
         say(json.dumps(plan_data(choices)))
         return
-    best = best_row(choices, asked["target_epsilon"])
     console().print(plan_table(choices, asked["batch_size"], best))
     if best is not None and len(choices) > 1:
         of = "a step" if asked["batch_size"] else "a round"
-        say(f"★ row {best} has the least noise on the mean of {of}; --row {best} takes it.")
-    for line in plan_statements(choices, asked, row):
+        say(f"★ row {best} has the least noise on the mean of {of}; --row takes another.")
+    for line in plan_statements(choices, asked, chosen):
         say(line.replace("fedpareto plan.", "--unit record."))
     if figure:
         say(f"figure  {figure}")
     if study:
         say(f"study   {study} (fedpareto run {study})")
-
-
-def _check_records(asked: Mapping[str, Any]) -> None:
-    """Refuse a plan of records that leaves out what they are, or names who looks on."""
-    if asked["unit"] != "record":
-        return
-    source = click.get_current_context().get_parameter_source("view")
-    if source is click.core.ParameterSource.COMMANDLINE:
-        raise SettingError(
-            f"--view: must be left out with --unit record, found {asked['view']}: noise on local "
-            "steps hides a record from anyone who sees the uploads."
-        )
-    if asked["records"] is None:
-        raise SettingError(
-            "--records: must be given with --unit record, found none: how far one record moves a "
-            "step follows from how many a client holds. Give --batch-size and --local-steps too."
-        )
 
 
 def _refuse_unused(*options: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import takewhile
 from pathlib import Path
 
 import click
@@ -15,6 +16,7 @@ from fedpareto.files import folder_of_examples, write_new
 STARTER = "starter"
 FILES = ("study.toml", "my_model.py", "my_data.py", "README.md")
 NAMED = re.compile(r'"(\w+):\w+"')  # a part of the user's own, in a study file
+SENTENCE = re.compile(r"[.?!](?=\s|$)")  # its end
 TABLE = re.compile(r'"(\w+\.csv)"')  # a table beside it
 
 
@@ -44,10 +46,18 @@ def names() -> list[str]:
 
 
 def asked_by(name: str) -> str:
-    """Return the first line of an example's study file: what it asks."""
+    """Return the sentences that the first line of an example's study file begins: what it asks."""
     study = next(path for path in files_of(name) if path.suffix == ".toml")
-    first = study.read_text(encoding="utf-8").partition("\n")[0]
-    return first.removeprefix("#").strip()
+    lines = study.read_text(encoding="utf-8").splitlines()
+    said = [line.removeprefix("#").strip() for line in takewhile(is_comment, lines)]
+    text = " ".join(said)
+    ends = (found.end() for found in SENTENCE.finditer(text))
+    return text[: next((end for end in ends if end >= len(said[0])), None)]
+
+
+def is_comment(line: str) -> bool:
+    """Say whether a line of a study file is a comment."""
+    return line.startswith("#")
 
 
 def files_of(name: str) -> list[Path]:

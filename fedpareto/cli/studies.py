@@ -228,13 +228,21 @@ def pick(
 @study_argument
 @db_option
 def verify(study_file: Path, db: Path | None) -> None:
-    """Propose every stored trial again from the rows before it, and compare."""
+    """Propose every stored trial again from the rows before it, and compare.
+
+    It needs no data, and code of your own only where the optimizer is yours, or asks for what
+    follows from a model or mechanism of yours.
+    """
     from fedpareto.loop import checkable
     from fedpareto.loop import verify as differing
     from fedpareto.report.cost import proposing_time
     from fedpareto.report.progress import screen_of
 
-    study, store = opened(study_file, db, run_code=True)
+    study, store = opened(study_file, db)
+    if _needs_code(study):
+        store.close()
+        say("to propose its trials again needs this study's own code, which must be here", err=True)
+        study, store = opened(study_file, db, run_code=True)
     with store:
         say(f"proposing {len(store)} trials again: {proposing_time(store)}", err=True)
         count = checkable(study, store)
@@ -253,6 +261,19 @@ def verify(study_file: Path, db: Path | None) -> None:
         say(
             f"{rest} more come after trials that are not finished. Run the study, then verify them."
         )
+
+
+def _needs_code(study: Study) -> bool:
+    """Say whether to propose again takes code of the user's own: the optimizer, or what it asks."""
+    from fedpareto.federation import Federation, Unseen, known_alike
+    from fedpareto.optimizers import AsksWhatIsKnown
+
+    problem, optimizer = study.problem, study.optimizer
+    if isinstance(optimizer, Unseen):
+        return True
+    if not isinstance(optimizer, AsksWhatIsKnown) or not isinstance(problem, Federation):
+        return False
+    return problem.looked_at and not known_alike(problem)
 
 
 def _print_front(seen: View, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 from fedpareto.federation.cost import Cost
 from fedpareto.federation.data import Data, Dataset
 from fedpareto.federation.local import LOCAL_STEPS, ClipsRecords, DpSgd, LocalStep, Sgd
-from fedpareto.federation.looked import Unseen, is_unseen
+from fedpareto.federation.looked import Unseen, is_unseen, known_alike
 from fedpareto.federation.losses import LOSSES, Loss
 from fedpareto.federation.measure import CASES, Measure
 from fedpareto.federation.measures import MEASURES
@@ -42,4 +42,5 @@ __all__ = [
     "Training",
     "Unseen",
     "is_unseen",
+    "known_alike",
 ]

@@ -36,3 +36,20 @@ def known_unrun(
     n = len(next(iter(values.values()), ()))
     found = columns_of(problem, values, n, VIEWS)
     return {name: v for name, v in found.items() if name in asked and not np.isnan(v).all()}
+
+
+def known_alike(problem: Federation) -> bool:
+    """Say whether what is known without a run is known too where the user's own code is not there.
+
+    Then an optimizer that asks for it proposes the same. It is tried at both ends of the space and
+    in its middle.
+    """
+    measures = problem.measures
+    asked = {
+        name
+        for name in problem.asked
+        if measures[name].source == "settings" or measures[name].figures
+    }
+    points = np.repeat([[0.0], [0.5], [1.0]], len(problem.space), axis=1)
+    found = known_unrun(problem, problem.space.decode(points), asked)
+    return all(name in found and bool(np.isfinite(found[name]).all()) for name in asked)

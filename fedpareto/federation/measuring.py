@@ -119,14 +119,19 @@ def _held(
     These are error or loss without protection, where what protection costs of them is asked for.
     """
     held = problem.columns(values, len(seeds))
-    needed = {need for name in problem.asked for need in problem.measures[name].needs}
-    lost = {name: without for name, without in LOST.items() if without in needed}
+    lost = lost_by_protection(problem)
     if not lost:
         return held, {}
     twin = dataclasses.replace(problem, mechanism=Unprotected(), objectives=(), limits=())
     ends, way = measured(twin, values, seeds, tuple(lost) if on_the_way else ())
     curves = {without: way[name] for name, without in lost.items() if on_the_way}
     return held | {without: ends[name] for name, without in lost.items()}, curves
+
+
+def lost_by_protection(problem: Federation) -> dict[str, str]:
+    """Return the measures for which a federation is trained without protection too, see LOST."""
+    needed = {need for name in problem.asked for need in problem.measures[name].needs}
+    return {name: without for name, without in LOST.items() if without in needed}
 
 
 def _ends(problem: Federation, trace: Trace, held: Measured, names: Sequence[str]) -> Measured:

@@ -1,6 +1,12 @@
 """Ways to search, one per file."""
 
-from fedpareto.optimizers.base import ChoosesRepeats, Finishes, Optimizer, StartsAround
+from fedpareto.optimizers.base import (
+    AsksWhatIsKnown,
+    ChoosesRepeats,
+    Finishes,
+    Optimizer,
+    StartsAround,
+)
 from fedpareto.optimizers.bayesian import Bayesian
 from fedpareto.optimizers.clustering import FedMoeac
 from fedpareto.optimizers.grid import Grid
@@ -21,6 +27,7 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
 
 __all__ = [
     "OPTIMIZERS",
+    "AsksWhatIsKnown",
     "Bayesian",
     "ChoosesRepeats",
     "FedMoeac",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,13 @@ class Finishes(Protocol):
 
     def finished(self, problem: Problem, history: History, seed: int) -> bool:
         """Say whether further trials are not worth it; history holds whole batches only."""
+
+
+@runtime_checkable
+class AsksWhatIsKnown(Protocol):
+    """An optimizer that asks the problem what is known without a run (`problem.Knows`)."""
+
+    asks_known: ClassVar[bool]
 
 
 @runtime_checkable

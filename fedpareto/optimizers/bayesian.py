@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,7 @@ class Bayesian:
     Gaussian process, which also learns from checkpoints along a run.
     """
 
+    asks_known: ClassVar[bool] = True
     batch: int = setting(5, help="points proposed at once", at_least=1, at_most=1000, search=False)
     start: int = setting(
         5,

@@ -19,6 +19,7 @@ from fedpareto.privacy.accounting import Privacy, epsilon, noise_for, terms
 from fedpareto.privacy.cohorts import ends
 from fedpareto.privacy.records import pair_of, record_epsilon, record_multiplier
 from fedpareto.privacy.statement import delta_text, rounded_up
+from fedpareto.problem import tell
 from fedpareto.settings import Rule, checked
 
 ROUNDS = (10, 30, 100, 300, 1000)
@@ -65,7 +66,7 @@ def plan(
     clipping_norm: float | None = None,
     cohort: Numbers | None = None,
     rounds: Numbers | None = None,
-    records: int | None = None,
+    records: int | Sequence[int] | None = None,
     batch_size: int | None = None,
     local_steps: int | None = None,
 ) -> list[Planned]:
@@ -73,14 +74,15 @@ def plan(
 
     With all of them given each combination is priced, also above the target. Noise given may be the
     multiplier or sigma. unit "record" with records, batch_size and local_steps plans DP-SGD inside
-    each silo: noise on every local step hides one record, whoever sees the uploads.
+    each silo: noise on every local step hides one record, whoever sees the uploads. records is a
+    number for all silos, or one for each: then the promise is that of the worst off.
     """
     target_epsilon = checked("target_epsilon", target_epsilon, float, Rule(above=0))
     clients = checked("clients", clients, int, Rule(at_least=1))
     given = 1.0 if clipping_norm is None else clipping_norm
     clip = checked("clipping_norm", given, float, Rule(above=0))
-    silo = _silo(unit, records, batch_size, local_steps)
-    delta = Privacy(target_delta=target_delta).delta(clients * (silo[0] if silo else 1))
+    silo = _silo(unit, clients, records, batch_size, local_steps)
+    delta = Privacy(target_delta=target_delta).delta(sum(silo[0]) if silo else clients)
     privacy = Privacy(view, delta, target_epsilon, unit, adjacency, dropouts, colluders)
     cohorts = _cohorts(clients, privacy.lost, cohort, sampling)
     if silo:
@@ -194,11 +196,15 @@ def _choices(
     way: _Way, cohorts: Sequence[float], rounds: Sequence[int] | None
 ) -> Iterator[Planned]:
     """Solve each cohort for what is not given: the noise, else the rounds."""
-    for m in cohorts:
+    for i, m in enumerate(cohorts):
         if rounds is None and way.noise(m) is not None:
             yield _longest(lambda T, m=m: way.row(m, T), way.target)  # type: ignore[misc]
+            tell((i + 1) / len(cohorts))
         else:
-            yield from (way.row(m, T) for T in rounds or ROUNDS)
+            lengths = rounds or ROUNDS
+            for j, T in enumerate(lengths):
+                yield way.row(m, T)
+                tell((i + (j + 1) / len(lengths)) / len(cohorts))
 
 
 def _longest(choice: Callable[[int], Planned], target: float) -> Planned:
@@ -270,25 +276,25 @@ def seen_by(
 
 
 def _in_silos(
-    privacy: Privacy, clip: float, records: int, batch: int, steps: int
+    privacy: Privacy, clip: float, sizes: Sequence[int], batch: int, steps: int
 ) -> tuple[Price, LeastNoise]:
     """Return the price of DP-SGD inside each silo, and the least noise that holds.
 
     At every local step the silo draws each of its records with probability batch / records, clips
     every record's gradient to the clipping norm, adds noise of z × clipping norm to the sum and
     divides by batch. Then the uploads may be seen by anyone, and a record zeroed out (or replaced,
-    by adjacency) stays hidden over all rounds.
+    by adjacency) stays hidden over all rounds. In the smallest silo the chance is the largest.
     """
     target = float(privacy.target_epsilon or 0)
     delta = privacy.delta(1)
     pair = pair_of(privacy)
 
     def price(s: float, m: float, T: int) -> float:
-        terms = hidden_by(s / clip, clip, records, batch, steps)
+        terms = hidden_by(s / clip, clip, sizes, batch, steps)
         return float(record_epsilon(privacy, terms, np.array([float(T)]), delta)[0])
 
     def least(m: float, T: int) -> float:
-        z = record_multiplier(target, batch / records, T * steps, delta, pair)
+        z = record_multiplier(target, batch / min(sizes), T * steps, delta, pair)
         s = clip * z * FLOAT32
         while price(s, m, T) > target:  # multiplying may have rounded it down
             s *= 1 + 1e-9
@@ -297,19 +303,26 @@ def _in_silos(
     return price, least
 
 
-def hidden_by(multiplier: float, clip: float, records: int, batch: int, steps: int) -> Records:
-    """Return how local steps with this noise hide each record of clients with so many.
+def hidden_by(
+    multiplier: float, clip: float, sizes: Sequence[int], batch: int, steps: int
+) -> Records:
+    """Return how local steps with this noise hide each record of clients with so many each.
 
     Its numbers are those of a study with these settings, to the last digit.
     """
     norm = np.array([clip])
-    return Records(multiplier * norm, norm, np.array([float(batch)]), (records,), steps)
+    held = tuple(sorted(set(sizes)))
+    return Records(multiplier * norm, norm, np.array([float(batch)]), held, steps)
 
 
 def _silo(
-    unit: str, records: int | None, batch: int | None, steps: int | None
-) -> tuple[int, int, int] | None:
-    """Return records, batch size and steps of a silo; None where none of them is given."""
+    unit: str,
+    clients: int,
+    records: int | Sequence[int] | None,
+    batch: int | None,
+    steps: int | None,
+) -> tuple[list[int], int, int] | None:
+    """Return records of each silo, batch size and steps; None where none of them is given."""
     asked = {"records": records, "batch_size": batch, "local_steps": steps}
     if all(value is None for value in asked.values()):
         return None
@@ -319,10 +332,28 @@ def _silo(
             "records: must be given with batch_size, local_steps and unit record, found "
             f"{found}, unit = {unit}. A record-level plan needs all of them."
         )
-    n, b, e = (checked(name, value, int, Rule(at_least=1)) for name, value in asked.items())
-    if b > n:
-        raise SettingError(f"batch_size: must be at most the {n} records of a silo, found {b}.")
-    return n, b, e
+    sizes = sizes_of(clients, records)  # type: ignore[arg-type]
+    b = checked("batch_size", batch, int, Rule(at_least=1))
+    e = checked("local_steps", steps, int, Rule(at_least=1))
+    if b > min(sizes):
+        raise SettingError(
+            f"batch_size: must be at most the {min(sizes)} records of a silo, found {b}."
+        )
+    return sizes, b, e
+
+
+def sizes_of(clients: int, records: int | Sequence[int]) -> list[int]:
+    """Return the records of each silo, given one number for all or one for each."""
+    if isinstance(records, Sequence) and not isinstance(records, str):
+        found = [checked("records", n, int, Rule(at_least=1)) for n in records]
+    else:
+        found = [checked("records", records, int, Rule(at_least=1))] * clients
+    if len(found) != clients:
+        raise SettingError(
+            f"records: must be one number, or one for each of the {clients} clients, found "
+            f"{len(found)}."
+        )
+    return found
 
 
 def _cohorts(clients: int, lost: int, given: Numbers | None, sampling: str) -> list[float]:

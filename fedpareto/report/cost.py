@@ -16,21 +16,19 @@ from fedpareto.federation.timing import block_seconds
 from fedpareto.problem import Checks, is_private
 from fedpareto.report.progress import in_words, progress
 from fedpareto.report.proposing import proposing_seconds
-from fedpareto.settings import largest
 from fedpareto.store import Store
 from fedpareto.study import Study
 from fedpareto.words import visible
 
 Shown = Callable[[Study, Path], AbstractContextManager[Callable[[Store], None]]]
 WORTH_SAYING = 5.0  # seconds of proposals
-FEW = 100  # rounds of blocks that are trained before a few rounds could be timed to any use
 
 
 def estimate(study: Study, rows: Path) -> str:
     """Return a line that says how much is left to train and about how long it takes.
 
-    By the trainings so far; before the first, by a few rounds of one block, unless the study is
-    over as soon as those, or its data are private. Proposals are timed on rows that are made up.
+    By the trainings so far; before the first, by a few rounds, unless the data are private: on
+    those nothing is trained for this. Proposals are timed on rows that are made up.
     """
     try:
         if isinstance(study.problem, Checks):
@@ -53,7 +51,7 @@ def _training(study: Study, trials: int, each: float) -> list[str]:
     if each:
         seconds = blocks * study.problem.block * each  # a block that is not full takes as long
         return [f"{in_words(max(1.0, seconds))} of training, by those so far"]
-    block = _probed(study, blocks)
+    block = _probed(study)
     return [] if block is None else [f"{in_words(max(1.0, blocks * block))} of training"]
 
 
@@ -120,17 +118,10 @@ def _blocks(study: Study, trials: int) -> int:
     return (whole * math.ceil(batch / size) + math.ceil(rest / size)) * study.repeats
 
 
-def _rounds(study: Study) -> int:
-    problem = study.problem
-    return int(largest(problem.training.rounds)) if isinstance(problem, Federation) else 0
-
-
-def _probed(study: Study, blocks: int) -> float | None:
+def _probed(study: Study) -> float | None:
     """Return the seconds of a block, by a few rounds; None where that is not known or not to be."""
     problem = study.problem
     if not isinstance(problem, Federation) or is_private(problem):
-        return None
-    if blocks * _rounds(study) <= FEW:
         return None
     return _tried(lambda: block_seconds(problem))
 
@@ -157,7 +148,7 @@ def _quiet() -> Iterator[None]:
 def cost_left(study: Study, store: Store | None, workers: int | None = None) -> str:
     """Return a line that says how many trainings are left, and what they cost.
 
-    By those so far; before the first, by a few rounds of one block in this process.
+    By those so far; before the first, by a few rounds in this process.
     """
     left = study.budget * study.repeats - (store.trainings() if store else 0)
     if left <= 0:
@@ -176,14 +167,14 @@ def cost_left(study: Study, store: Store | None, workers: int | None = None) -> 
 def _guessed(study: Study, workers: int | None) -> str:
     """Say what a whole study costs before its first training."""
     blocks = _blocks(study, study.budget)
-    each = _probed(study, blocks)
+    each = _probed(study)
     if each is None:
         return (
             "what one takes is not known before the first. To know it, run with a small --budget, "
             "then again: nothing is trained twice."
         )
     return (
-        f"by a few rounds of one block on this machine, {_worker_seconds(blocks * each, workers)}. "
+        f"by a few rounds on this machine, {_worker_seconds(blocks * each, workers)}. "
         "Other machines may take longer or less: to know it, run with a small --budget, then "
         "again: nothing is trained twice."
     )

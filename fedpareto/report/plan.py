@@ -19,7 +19,7 @@ from fedpareto.privacy import (
     record_guarantee,
     rounded_up,
 )
-from fedpareto.privacy.plan import hidden_by, seen_by
+from fedpareto.privacy.plan import hidden_by, seen_by, sizes_of
 from fedpareto.report.figures import save
 
 if TYPE_CHECKING:
@@ -112,15 +112,16 @@ def plan_statements(
 
 def _of_records(chosen: Planned, asked: Mapping[str, Any]) -> Guarantee:
     """Return what a row promises each record of a client that trains by DP-SGD."""
-    records, batch, steps = (asked[name] for name in ("records", "batch_size", "local_steps"))
+    batch, steps = asked["batch_size"], asked["local_steps"]
+    sizes = sizes_of(asked["clients"], asked["records"])
     return record_guarantee(
         Privacy(chosen.view, chosen.delta, unit="record", adjacency=asked["adjacency"]),
-        hidden_by(chosen.noise_multiplier, chosen.clipping_norm, records, batch, steps),
+        hidden_by(chosen.noise_multiplier, chosen.clipping_norm, sizes, batch, steps),
         rounds=chosen.rounds,
         clients=asked["clients"],
         cohort=chosen.cohort,
         sampling=asked["sampling"],
-        people=asked["clients"] * records,
+        people=sum(sizes),
     )
 
 

@@ -6,6 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import numpy as np
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 FIRST = 30.0  # seconds before the first line
 BETWEEN = 60.0  # seconds from one line to the next
+WORTH_SAYING = 2.0  # seconds left of work that has no bar
+OFTEN = 0.2  # seconds from one look of a notebook's line to the next
 REST = 20  # times as long as it took to find the best so far, until it is sought again
 
 
@@ -66,11 +69,11 @@ def screen_of(study: Study, stream: TextIO) -> Iterator[Screen]:
     """Give what shows on a stream how many of a study's trials are done."""
     from rich.console import Console
 
-    console = Console(file=stream)
     if Console().is_jupyter:
-        console = Console()
-    if console.is_jupyter or stream.isatty():
-        with _bar(study, console) as bar:
+        with _in_notebook(study) as line:
+            yield line
+    elif stream.isatty():
+        with _bar(study, Console(file=stream)) as bar:
             yield bar
     else:
         yield Lines(study.name, study.budget, trials_of(study), stream)
@@ -116,6 +119,59 @@ class Bar:
 
 
 @contextlib.contextmanager
+def _in_notebook(study: Study) -> Iterator[Screen]:
+    """Give a bar with a line of text below a notebook's cell, which changes in place."""
+    from IPython.display import display
+
+    line = NotebookBar(study.name, study.budget, trials_of(study))
+    shown = display(line, display_id=True)  # type: ignore[no-untyped-call]
+    line.changed = lambda: shown.update(line)
+    try:
+        yield line
+    finally:
+        line.changed()
+
+
+class NotebookBar:
+    """A bar and a line of text as a notebook shows them, without widgets."""
+
+    def __init__(
+        self,
+        name: str,
+        whole: float,
+        words: Callable[[float], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = visible(name)
+        self._whole = whole
+        self._words = words
+        self._pace = Pace(whole, clock)
+        self._done = 0.0
+        self._seen = ""
+        self._next = 0.0
+        self.changed: Callable[[], None] = lambda: None
+
+    def show(self, done: float, seen: str) -> None:
+        """Show it anew if the last time is long enough ago."""
+        now = self._pace.now(done)
+        self._done, self._seen = done, seen or self._seen
+        if now >= self._next:
+            self._next = now + OFTEN
+            self.changed()
+
+    def __repr__(self) -> str:
+        """Return the line of text."""
+        over = self._done >= self._whole
+        how_long = in_words(self._pace.taken) if over else self._pace.left(self._done)
+        parts = (self._words(self._done), how_long, self._seen)
+        return f"{self._name}: {'; '.join(part for part in parts if part)}"
+
+    def _repr_html_(self) -> str:
+        bar = f'<progress value="{self._done:g}" max="{self._whole:g}"></progress>'
+        return f"<div>{bar} {escape(repr(self))}</div>"
+
+
+@contextlib.contextmanager
 def whole(name: str, total: float, stream: TextIO) -> Iterator[Callable[[float, str], None]]:
     """Give a function to call with how much of work is done, and with what is done now.
 
@@ -144,9 +200,50 @@ def whole(name: str, total: float, stream: TextIO) -> Iterator[Callable[[float, 
         yield lambda done, now: bar.update(task, completed=done, description=visible(now))
 
 
+@contextlib.contextmanager
+def saying_how_long(name: str, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """Print a line about how long work goes on that tells how much is done, once it is clear."""
+    began, said = clock(), False
+
+    def hear(share: float) -> None:
+        nonlocal said
+        left = (clock() - began) / share * (1 - share)
+        if not said and left > WORTH_SAYING:
+            print(f"{name}: about {in_words(left)} left", file=sys.stderr, flush=True)
+            said = True
+
+    with listening(hear):
+        yield
+
+
 def trials_of(study: Study) -> Callable[[float], str]:
     """Give a function that says of how many trials so many are done."""
     return lambda done: f"{done:.0f} of {study.budget} trials"
+
+
+class Pace:
+    """How long work has taken, and how long the rest takes if it goes on as it went."""
+
+    def __init__(self, whole: float, clock: Callable[[], float]) -> None:
+        self._whole = whole
+        self._clock = clock
+        self._had: float | None = None  # what was done before
+        self.began = clock()
+        self.taken = 0.0  # seconds, when last looked at
+
+    def now(self, done: float) -> float:
+        """Return what the clock says now, when so much is done."""
+        self._had = done if self._had is None else self._had
+        now = self._clock()
+        self.taken = now - self.began
+        return now
+
+    def left(self, done: float) -> str:
+        """Say how long the rest takes; nothing before there is a pace."""
+        gained = done - (self._had or 0.0)
+        if gained <= 0:
+            return ""
+        return f"about {in_words(self.taken / gained * (self._whole - done))} left"
 
 
 class Lines:
@@ -161,33 +258,22 @@ class Lines:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
-        self._whole = whole
         self._words = words
         self._stream = stream
-        self._clock = clock
-        self._began = self._clock()
-        self._next = self._began + FIRST
-        self._had: float | None = None  # what was done before
+        self._pace = Pace(whole, clock)
+        self._next = self._pace.began + FIRST
         self._seen = ""
 
     def show(self, done: float, seen: str) -> None:
         """Print a line if the last one is long enough ago."""
-        now = self._clock()
-        self._had = done if self._had is None else self._had
+        now = self._pace.now(done)
         self._seen = seen or self._seen
         if now < self._next:
             return
         self._next = now + BETWEEN
-        parts = [self._words(done), self._left(done, now - self._began), self._seen]
+        parts = [self._words(done), self._pace.left(done), self._seen]
         text = "; ".join(part for part in parts if part)
         print(f"{visible(self._name)}: {text}", file=self._stream, flush=True)
-
-    def _left(self, done: float, seconds: float) -> str:
-        """Say how long the rest takes if it goes on as it went; nothing before there is a pace."""
-        gained = done - (self._had or 0.0)
-        if gained <= 0:
-            return ""
-        return f"about {in_words(seconds / gained * (self._whole - done))} left"
 
 
 def in_words(seconds: float) -> str:

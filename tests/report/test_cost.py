@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -21,10 +22,11 @@ from fedpareto import (
     load_study,
     run,
 )
+from fedpareto.federation import timing
 from fedpareto.federation.timing import LONG as LONG_ROUND
-from fedpareto.federation.timing import block_seconds
+from fedpareto.federation.timing import ROUNDS, block_seconds
 from fedpareto.optimizers import OPTIMIZERS, Random
-from fedpareto.problem import feasible, judges, listening
+from fedpareto.problem import feasible, judges, listening, tell
 from fedpareto.report import cost
 from fedpareto.report.cost import estimate
 from fedpareto.report.proposing import LONG, made_up, proposing_seconds
@@ -72,9 +74,10 @@ def test_before_the_first_training_a_few_rounds_are_timed(long_study, tmp_path, 
     assert said == f"240 trials × 5 repeats: about {round(5 * 240 / size * 0.5 / 60)} min of training"
 
 
-def test_a_study_that_is_soon_over_is_only_counted(tiny_study, tmp_path, monkeypatch):
-    monkeypatch.setattr(cost, "block_seconds", lambda problem: pytest.fail("nothing should be tried"))
-    assert estimate(replace(load_study(tiny_study), budget=1), tmp_path / "none.db") == "1 trial"
+def test_few_rounds_are_timed_too_since_each_may_take_long(tiny_study, tmp_path, monkeypatch):
+    """A past finding: 40 rounds of half an hour in all were counted, and not timed."""
+    monkeypatch.setattr(cost, "block_seconds", lambda problem: 90.0)
+    assert estimate(replace(load_study(tiny_study), budget=1), tmp_path / "none.db") == "1 trial: about 90 s of training"
 
 
 def test_what_was_trained_tells_what_the_rest_takes(tiny_study):
@@ -147,15 +150,65 @@ def test_own_code_that_fails_says_nothing_here(long_study, tmp_path, monkeypatch
 def test_the_command_says_it_on_its_error_stream_and_json_stays_json(tiny_study, fedpareto):
     done = fedpareto("run", tiny_study, "--json")
     assert done.out.startswith("{")
-    assert done.err.startswith("tiny: 2 trials\n")
+    assert re.match(r"tiny: 2 trials: about \d+ s of training\n", done.err)
     assert fedpareto("run", tiny_study).err.startswith("tiny: nothing is left to train\n")
 
 
-def test_the_estimate_counts_what_comes_once_and_what_each_round_costs(monkeypatch):
-    ticks = iter([0.0, 3.0, 10.0, 11.0, 20.0, 22.0])  # the first, one round in 1 s, three in 2 s
-    assert block_seconds(federation(), lambda: next(ticks)) == 1 + 0.5 * 8
-    ticks = iter([0.0, LONG_ROUND + 1])
-    assert block_seconds(federation(), lambda: next(ticks)) == (LONG_ROUND + 1) * 9
+@pytest.fixture
+def timed(monkeypatch):
+    """A clock that moves by what rounds are made to take: a second, and more a federation and a step; and what was tried."""
+    now, tried = [0.0], []
+
+    def measure(problem, values, seeds):
+        tried.append((len(seeds), problem.training.local_steps, problem.training.rounds))
+        now[0] += 3.0  # before the first round
+        for t in range(problem.training.rounds):
+            now[0] += Slow.round * len(seeds) * problem.training.local_steps
+            now[0] += 0.5 if (t + 1) % problem.training.evaluate_every == 0 else 0.0
+            tell((t + 1) / problem.training.rounds)
+
+    monkeypatch.setattr(Federation, "measure", measure)
+    return lambda: now[0], tried
+
+
+def test_a_block_that_takes_little_is_timed_whole(timed, monkeypatch):
+    """What comes once is counted once, and models are judged now and then."""
+    monkeypatch.setattr(Slow, "round", 0.001, raising=False)
+    monkeypatch.setattr(timing, "LONG", 60.0)
+    clock, tried = timed
+    asked = federation(block=4)
+    assert block_seconds(asked, clock) == pytest.approx(3 + 9 * (0.004 + 0.5))
+    asked = replace(asked, training=replace(asked.training, evaluate_every=5))
+    assert block_seconds(asked, clock) == pytest.approx(3 + 9 * (0.004 + 0.5 / 5), rel=0.2)
+    assert tried == [(1, 1, ROUNDS), (4, 1, ROUNDS)] * 2
+
+
+def test_a_block_that_takes_long_is_told_by_one_federation_and_few_steps(timed, monkeypatch):
+    monkeypatch.setattr(Slow, "round", 1.0, raising=False)
+    clock, tried = timed
+    asked = federation(block=4)
+    asked = replace(asked, training=replace(asked.training, local_steps=100))
+    assert block_seconds(asked, clock) == pytest.approx(4 * 9 * (100 + 0.5))
+    assert tried == [(1, timing.FEW, ROUNDS), (1, timing.MORE, ROUNDS)]
+    assert clock() < 2 * (3 + LONG_ROUND) + 2 * (timing.FEW + timing.MORE + 1)  # two rounds of each
+
+
+def test_what_protection_costs_is_trained_for_twice(timed, monkeypatch):
+    monkeypatch.setattr(Slow, "round", 1.0, raising=False)
+    once = block_seconds(federation(block=4), timed[0])
+    lost = replace(federation(block=4), objectives=(Objective("utility_lost"),))
+    assert block_seconds(lost, timed[0]) == pytest.approx(2 * once)
+
+
+@pytest.mark.parametrize("local", ["", '[local]\nname = "dp_sgd"\nrecord_noise_multiplier = 1.0\nrecord_clipping_norm = 1.0\n'])
+def test_rows_are_the_same_after_an_estimate(tiny_study, tmp_path, local):
+    tiny_study.write_text(tiny_study.read_text().replace("local_steps = 10", "local_steps = 30") + local)
+    study, rows = load_study(tiny_study), []
+    for name in ("before", "after"):
+        with run(study, db=tmp_path / f"{name}.db") as store:
+            rows.append([(t.settings, t.measures) for t in store.trials()])
+        assert "of training" in estimate(study, tmp_path / "none.db")
+    assert rows[0] == rows[1]
 
 
 def test_a_block_is_timed_for_real():

@@ -1,6 +1,7 @@
 """What a notebook and a Python prompt show: short words, a picture and a table, pandas, axes."""
 
 import io
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -13,7 +14,18 @@ from fedpareto.errors import MissingPackage, SettingError
 from fedpareto.federation import MODELS, SERVERS
 from fedpareto.mechanisms import MECHANISMS
 from fedpareto.optimizers import OPTIMIZERS
-from fedpareto.report.progress import BETWEEN, FIRST, Lines, in_words, progress, trials_of
+from fedpareto.privacy import plan
+from fedpareto.problem import listening, tell
+from fedpareto.report.progress import (
+    BETWEEN,
+    FIRST,
+    Lines,
+    NotebookBar,
+    in_words,
+    progress,
+    saying_how_long,
+    trials_of,
+)
 from report.pages import made_up, proxied
 
 
@@ -127,6 +139,24 @@ def test_off_a_terminal_a_line_comes_now_and_then_with_the_time_left(tiny):
     assert said[0] == f"night: 0 of {tiny.budget} trials; about {in_words(left)} left; best 0.1"
 
 
+def test_work_without_a_bar_says_once_how_long_it_goes_on_if_that_is_long(capsys):
+    clock = Clock()
+    for pace in (0.1, 1.0):
+        clock.now = 0.0
+        with saying_how_long("plan", clock):
+            for i in range(1, 11):
+                clock.now = i * pace
+                tell(i / 10)
+    assert capsys.readouterr().err == "plan: about 9 s left\n"
+
+
+def test_a_plan_tells_how_many_of_its_rows_are_solved():
+    told = []
+    with listening(told.append):
+        plan(3.0, 1e-5, 10, cohort=[5, 10], rounds=[1, 2])
+    assert told == [0.25, 0.5, 0.75, 1.0]
+
+
 def test_a_study_run_into_a_log_is_not_silent(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr("fedpareto.report.progress.FIRST", 0.0)
     log = io.StringIO()
@@ -151,3 +181,19 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(tmp_path):
     shown = [o.data for c in notebook.cells if c.cell_type == "code" for o in c.outputs if "data" in o]
     assert any("<svg" in data.get("text/html", "") for data in shown)
     assert any("image/png" in data for data in shown)
+    said = "".join(o.text for c in notebook.cells if c.cell_type == "code" for o in c.outputs if o.output_type == "stream")
+    assert "ipywidgets" not in str(notebook)
+    assert "Warning" not in said
+    (bar,) = [data for data in shown if "<progress" in data.get("text/html", "")]
+    assert '<progress value="40" max="40">' in bar["text/html"]
+    assert re.match(r"quickstart: 40 of 40 trials; \d+ s; hypervolume \d", bar["text/plain"])
+
+
+def test_the_line_of_a_notebook_has_the_time_left_and_shows_a_hostile_name_as_text():
+    clock, looks = Clock(), []
+    line = NotebookBar("<script>", 40, lambda done: f"{done:.0f} of 40 trials", clock)
+    line.changed = lambda: looks.append(repr(line))
+    for clock.now, done in ((0.0, 10), (0.1, 11), (3.0, 20)):
+        line.show(done, "")
+    assert looks == ["<script>: 10 of 40 trials", "<script>: 20 of 40 trials; about 6 s left"]
+    assert "<script>" not in line._repr_html_()

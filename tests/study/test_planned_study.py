@@ -159,6 +159,19 @@ def test_a_row_is_chosen_by_its_number(fedpareto, tmp_path):
     assert (status, err) == (2, "error: --row: must be at most the 4 rows found, found 5.\n")
 
 
+def test_the_starred_row_is_put_into_words_and_written(fedpareto, tmp_path):
+    """A past finding: the first row was, which had fifteen times the noise of the starred one."""
+    path = tmp_path / "planned.toml"
+    words = ["plan", "--epsilon", 8, "--clients", 20, "--cohort", "5,10", "--rounds", "2,3", "--view", "secagg"]
+    out = fedpareto(*words, "--study", path).out
+    assert "★ row 3 has the least noise on the mean of a round; --row takes another." in out
+    assert out.splitlines()[3].startswith("★")
+    assert "Row 3: ε = " in out
+    assert "10 of 20 clients" in out
+    training = tomllib.loads(path.read_text(encoding="utf-8"))["training"]
+    assert (training["rounds"], training["sample_ratio"]) == (2, 0.5)
+
+
 def test_a_given_multiplier_stands_in_the_study(fedpareto, tmp_path):
     path = tmp_path / "planned.toml"
     assert fedpareto(*asks("--noise-multiplier", 3, "--clipping-norm", 0.3, "--study", path)).status == 0
@@ -215,3 +228,53 @@ def test_a_file_is_not_written_over(fedpareto, tmp_path):
     assert status == 2
     assert f"--study: must name a new file, found {path}. Remove it, or name another." in err
     assert path.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_plan_for_silos_of_unlike_sizes_states_what_the_study_of_such_sites_states(fedpareto, tmp_path):
+    sizes = {"a": 40, "b": 21, "c": 75}
+    lines = ["x,y,hospital", *(f"{i % 7},{i % 2},{name}" for name, n in sizes.items() for i in range(2 * n))]
+    (tmp_path / "patients.csv").write_text("\n".join(lines) + "\n")
+    text = """
+budget = 1
+[data]
+name = "patients.csv"
+label = "y"
+site = "hospital"
+split = "site"
+clients = 3
+[model]
+name = "lr"
+[training]
+rounds = 5
+local_steps = 2
+batch_size = 10
+learning_rate = 0.1
+[local]
+name = "dp_sgd"
+record_noise_multiplier = {z!r}
+record_clipping_norm = 1.0
+[mechanism]
+name = "none"
+[privacy]
+unit = "record"
+[objectives.test_error]
+[objectives.epsilon]
+reference = 3
+[optimizer]
+name = "random"
+"""
+    path = tmp_path / "sites.toml"
+    path.write_text(text.replace("{z!r}", "1.0"))
+    held = load_study(path).problem.split_table(0).sum(axis=1).tolist()
+    assert len(set(held)) == 3
+    words = ["plan", "--epsilon", 3, "--clients", 3, "--unit", "record", "--records", ",".join(map(str, held)),
+             "--batch-size", 10, "--local-steps", 2, "--rounds", 5]
+    (row,) = json.loads(fedpareto(*words, "--json").out)["choices"]
+    path.write_text(text.replace("{z!r}", repr(row["noise_multiplier"])))
+    problem = load_study(path).problem
+    assert problem.columns({}, 1)["epsilon"][0] == row["epsilon"] <= 3
+    said = " ".join(fedpareto(*words).out.split())
+    promised = problem.guarantee({})
+    assert " ".join(f"The first row: {promised.statement()}".split()) in said
+    (alone,) = plan(3.0, row["delta"], 3, unit="record", records=min(held), batch_size=10, local_steps=2, rounds=5)
+    assert alone.epsilon == row["epsilon"]

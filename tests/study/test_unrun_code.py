@@ -11,7 +11,10 @@ import pytest
 from test_guides import small
 
 from fedpareto import Store, load_study
+from fedpareto.cli.starting import write_example
+from fedpareto.optimizers import OPTIMIZERS
 from fedpareto.report.points import view_of
+from fedpareto.report.proposing import made_up
 from fedpareto.report.text import front_data
 from fedpareto.settings import beside, own
 from fedpareto.study import load_to_look
@@ -93,6 +96,48 @@ def test_a_picked_study_with_code_of_ones_own_is_written_where_that_code_lies_al
     assert fedpareto("pick", study, "--output", tmp_path / "picked.toml").status == 0
     assert fedpareto("run", tmp_path / "picked.toml").status == 0
     assert not study.with_name("PWNED").exists()
+
+
+def test_verify_runs_none_of_it_unless_proposals_need_it(looked_at, fedpareto):
+    study, _ = looked_at
+    done = fedpareto("verify", study)
+    if study.stem == "own_optimizer":
+        assert done.status == 2
+        assert "to propose its trials again needs this study's own code, which must be here" in done.err
+        return
+    assert done.status == 0, done.err
+    assert "all 12 proposals follow from the rows before them" in done.out
+    assert not study.with_name("PWNED").exists()
+
+
+@pytest.mark.parametrize(("asked", "needs"), [("[objectives.epsilon]\nreference = 10", False), ("[objectives.upload_bytes]\nreference = 1e6", True)])
+def test_verify_asks_for_the_code_of_a_model_where_the_optimizer_asks_what_follows_from_it(tmp_path, fedpareto, asked, needs):
+    """A past finding: with the database and the study file alone, the starter could not be verified."""
+    study = write_example("starter", tmp_path)[0]
+    head, tail = small(study.read_text()).split("[objectives.epsilon]")
+    study.write_text(f"{head}{asked}\n[optimizer]\nname = 'bayesian'\nstart = 6\nbatch = 6\n")
+    assert "limit = 10" in tail
+    assert fedpareto("run", study).status == 0
+    forget()
+    for file in ("my_model.py", "my_data.py"):
+        (tmp_path / file).rename(tmp_path / f"{file}.away")
+        sys.modules.pop(file.removesuffix(".py"), None)
+    own._loaded.clear()
+    done = fedpareto("verify", study)
+    assert (done.status, "needs this study's own code" in done.err) == (2 if needs else 0, needs), done.err
+    if needs:
+        for file in ("my_model.py", "my_data.py"):
+            (tmp_path / f"{file}.away").rename(tmp_path / file)
+        assert fedpareto("verify", study).status == 0
+
+
+@pytest.mark.parametrize("name", [name for name, kind in OPTIMIZERS.items() if not hasattr(kind, "asks_known")])
+def test_who_asks_what_is_known_says_so(name, tiny_study, monkeypatch):
+    asked = load_study(tiny_study)
+    optimizer = OPTIMIZERS[name](**{"population": 4} if name in ("nsga2", "fedmoeac") else {})
+    monkeypatch.setattr(asked.problem.__class__, "known", lambda *a: pytest.fail("it asks what is known"))
+    assert len(optimizer.propose(asked.problem, made_up(asked.problem, optimizer.batch, 5), optimizer.batch, 1)) == optimizer.batch
+    assert not hasattr(optimizer, "worth_repeating")
 
 
 LIBRARIES = ("pandas", "psutil", "dill", "lz4", "tqdm", "opt_einsum", "tabulate", "colorama")  # which libraries of ours try to import
