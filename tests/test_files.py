@@ -69,7 +69,7 @@ def special(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     return {tmp_path / "pipe": "a pipe", tmp_path / "folder": "a folder", Path("/dev/null"): "a device", Path("/"): "must name a file",
             tmp_path / "plain" / "below": "Not a directory", tmp_path / ("x" * 300): "File name too long",
-            tmp_path / "loop": "Too many levels of symbolic links", Path("a\0b"): "embedded null byte"}
+            tmp_path / "loop": "Too many levels of symbolic links", Path("a\0b"): "embedded null"}
 
 
 def test_what_is_no_file_is_refused_by_name(tmp_path):

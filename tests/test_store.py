@@ -380,7 +380,8 @@ def test_a_database_of_ours_says_so_in_its_header(finished: Path) -> None:
 def test_an_empty_file_becomes_a_database(db: Path) -> None:
     db.touch()
     write(db).close()
-    assert len(Store.read(db)) == 0
+    with Store.read(db) as store:
+        assert len(store) == 0
 
 
 def test_a_study_without_rows_says_how_to_get_some(db: Path) -> None:
@@ -491,6 +492,7 @@ READ_ON = """
 
 READ_WITHOUT_RIGHTS = """
     import os
+    import urllib.parse  # which pathlib imports when it is needed, when Python itself may be closed to who reads
     if os.geteuid() == 0:  # who may write everywhere
         os.setuid(65534)
     folder = os.path.dirname(sys.argv[1])
