@@ -21,6 +21,7 @@ from fedpareto.privacy import (
 )
 from fedpareto.privacy.plan import hidden_by, seen_by, sizes_of
 from fedpareto.report.figures import save
+from fedpareto.report.privacy import as_in_row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,8 +95,7 @@ def plan_statements(
     chosen = choices[row - 1]
     called = "The first row" if row == 1 else f"Row {row}"
     if asked["records"] is not None:
-        promised = _of_records(chosen, asked)
-        return [f"{called}: {promised.statement()}", *promised.notes]
+        return _said(called, chosen, _of_records(chosen, asked))
     names = ("view", "unit", "adjacency", "dropouts", "colluders")
     privacy = Privacy(target_delta=chosen.delta, **{name: asked[name] for name in names})
     seen = seen_by(
@@ -106,7 +106,12 @@ def plan_statements(
         asked["clients"],
         asked["sampling"],
     )
-    promised = guarantee(privacy, **seen.terms(chosen.rounds))
+    return _said(called, chosen, guarantee(privacy, **seen.terms(chosen.rounds)))
+
+
+def _said(called: str, chosen: Planned, promised: Guarantee) -> list[str]:
+    """Return a promise in words, with the ε that the row shows, as a study's point has it."""
+    promised = as_in_row(promised, {"epsilon": chosen.epsilon})
     return [f"{called}: {promised.statement()}", *promised.notes]
 
 

@@ -15,6 +15,7 @@ from fedpareto.federation import Data
 from fedpareto.federation.data import SETS, TABLES, directory, inventory, load
 from fedpareto.privacy import plan, rounded_up
 from fedpareto.report.plan import plan_statements
+from fedpareto.report.privacy import as_in_row
 from fedpareto.study import load_study
 from fedpareto.study.planned import IMAGES, planned_study
 
@@ -74,6 +75,13 @@ def written(row, asked, path, data):
     return load_study(path)
 
 
+def as_shown(study):
+    """What the page and the terminal promise of the study's point."""
+    settings = dict.fromkeys(study.problem.space.names, 0.1)
+    columns = study.problem.columns({name: [value] for name, value in settings.items()}, 1)
+    return as_in_row(study.problem.guarantee(settings), {name: float(v[0]) for name, v in columns.items()})
+
+
 def is_slow(row, asked) -> bool:
     """Say whether dp-accounting prices a statement, which takes a second."""
     return asked["sampling"] == "poisson" and row.view == "release"
@@ -87,7 +95,7 @@ def test_a_planned_study_has_the_epsilon_of_the_plan(rows, images, tmp_path):
         assert found == row.epsilon <= study.problem.privacy.target_epsilon
         assert rounded_up(found) == rounded_up(row.epsilon)
         if not is_slow(row, asked):
-            promised = study.problem.guarantee({"learning_rate": 0.1})
+            promised = as_shown(study)
             assert plan_statements([row], asked) == [f"The first row: {promised.statement()}", *promised.notes]
         seen.add((row.view, asked["sampling"], asked["adjacency"], asked["unit"], asked["sigma"] is None))
     assert len(seen) > 40
@@ -97,7 +105,7 @@ def same_statements(rows, images, tmp_path, few=None):
     chosen = [pair for pair in rows if is_slow(*pair)]
     assert len(chosen) > 20
     for row, asked in chosen[:few]:
-        promised = written(row, asked, tmp_path / "planned.toml", str(images)).problem.guarantee({"learning_rate": 0.1})
+        promised = as_shown(written(row, asked, tmp_path / "planned.toml", str(images)))
         assert plan_statements([row], asked) == [f"The first row: {promised.statement()}", *promised.notes]
 
 
@@ -195,7 +203,7 @@ def test_a_planned_study_of_records_states_the_planned_epsilon_in_the_same_words
     said = fedpareto(*words, "--study", path).out
     study = load_study(path)
     assert study.problem.columns({"learning_rate": [0.1]}, 1)["epsilon"][0] == rows[1]["epsilon"] <= 5
-    promised = study.problem.guarantee({"learning_rate": 0.1})
+    promised = as_shown(study)
     assert " ".join(f"Row 2: {promised.statement()}".split()) in " ".join(said.split())
     study.problem.check()
     assert np.isfinite(study.problem.measure({"learning_rate": [0.1]}, [0])["test_loss"][0])
@@ -274,7 +282,7 @@ name = "random"
     problem = load_study(path).problem
     assert problem.columns({}, 1)["epsilon"][0] == row["epsilon"] <= 3
     said = " ".join(fedpareto(*words).out.split())
-    promised = problem.guarantee({})
+    promised = as_shown(load_study(path))
     assert " ".join(f"The first row: {promised.statement()}".split()) in said
     (alone,) = plan(3.0, row["delta"], 3, unit="record", records=min(held), batch_size=10, local_steps=2, rounds=5)
     assert alone.epsilon == row["epsilon"]
