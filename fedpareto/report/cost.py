@@ -22,6 +22,7 @@ from fedpareto.words import visible
 
 Shown = Callable[[Study, Path], AbstractContextManager[Callable[[Store], None]]]
 WORTH_SAYING = 5.0  # seconds of proposals
+A_WHILE = 100.0  # seconds, from which on hours are said too
 
 
 def estimate(study: Study, rows: Path) -> str:
@@ -182,7 +183,10 @@ def _guessed(study: Study, workers: int | None) -> str:
 
 def _worker_seconds(total: float, workers: int | None) -> str:
     """Say how long one worker takes, and all of them."""
-    words = f"{total:.0f} s of one worker, {total / 3600:.3g} hours"
+    words = f"{max(1.0, total):.0f} s of one worker"
+    if total >= A_WHILE:
+        words += f", {total / 3600:.3g} hours"
     if workers:
-        words += f"; {workers} workers need at least {total / workers:.0f} s"
+        need = "1 worker needs" if workers == 1 else f"{workers} workers need"
+        words += f"; {need} at least {max(1.0, total / workers):.0f} s"
     return words

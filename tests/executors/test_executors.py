@@ -173,7 +173,7 @@ def test_before_the_first_training_its_cost_is_that_of_a_few_rounds_here(tiny_st
     assert cost_left(asked, None) == f"cost: at most 30 trainings; {few}"
     monkeypatch.setattr(cost, "block_seconds", lambda problem: 4.0)
     assert cost_left(asked, None, 3) == (
-        "cost: at most 30 trainings; by a few rounds on this machine, 60 s of one worker, 0.0167 hours; 3 workers need at "
+        "cost: at most 30 trainings; by a few rounds on this machine, 60 s of one worker; 3 workers need at "
         "least 20 s. Other machines may take longer or less: to know it, run with a small --budget, then again: nothing is trained twice.")
 
 
