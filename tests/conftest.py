@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 from tiny import STUDY
 
-from fedpareto.settings import own
+from fedpareto.settings import beside, own
 from fedpareto.threads import wait_passively
 
 wait_passively()  # before torch is loaded: threads that spin stop everything on a busy machine
@@ -99,3 +99,11 @@ def fedpareto(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         return Finished(ended.value.code, shown.out, shown.err)
 
     return call
+
+
+@pytest.fixture
+def as_if_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no module of a user's own have been read before; `forgotten` takes away what a test loads."""
+    monkeypatch.setattr(own, "_loaded", {})
+    for held, empty in (("_folders", []), ("_ours", set()), ("_said", set())):
+        monkeypatch.setattr(beside, held, empty)

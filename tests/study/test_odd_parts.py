@@ -12,8 +12,9 @@ from tiny import STUDY
 from fedpareto import run
 from fedpareto.cli import main
 from fedpareto.errors import StudyError
-from fedpareto.settings import beside, own
 from fedpareto.study import load_study
+
+pytestmark = pytest.mark.usefixtures("as_if_first")
 
 HEAD = """\
 from dataclasses import dataclass, field
@@ -41,19 +42,6 @@ ODD = {  # settings that cannot be made → what is said of them
     "a call without end": (MAKING + "self.__post_init__()\n", "found RecursionError: maximum recursion depth exceeded"),
     "something else than itself": ("    size: float = 1.0\n    def __new__(cls, *a, **k):\n        return 3\n", "Part must make one of itself, found 3."),
     "settings that cannot be read": ("    size: float = 1.0\n    def __getattribute__(self, name):\n        raise RuntimeError('no')\n", "found RuntimeError: no, in {file}, line 9.")}
-
-
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch):
-    """Leave nothing to other tests: modules of one name lie in many folders here."""
-    monkeypatch.setattr(own, "_loaded", {})
-    for held, empty in (("_folders", []), ("_ours", set()), ("_said", set())):
-        monkeypatch.setattr(beside, held, empty)
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if (getattr(sys.modules[name], "__file__", None) or "").startswith(("/tmp", "/var")):
-            del sys.modules[name]
 
 
 def written(folder: Path, family: str, body: str) -> Path:

@@ -26,8 +26,10 @@ from fedpareto.errors import (
     told,
 )
 from fedpareto.federation.stack import stack
-from fedpareto.settings import beside, own
+from fedpareto.settings import own
 from fedpareto.study import load_study
+
+pytestmark = pytest.mark.usefixtures("as_if_first")
 
 PARTS = '''
 from dataclasses import dataclass, replace
@@ -63,19 +65,6 @@ def net():
 def leaves():
     raise SystemExit(0)
 '''
-
-
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch):
-    """Leave nothing to other tests: modules of one name lie in many folders here."""
-    monkeypatch.setattr(own, "_loaded", {})
-    for held, empty in (("_folders", []), ("_ours", set()), ("_said", set())):
-        monkeypatch.setattr(beside, held, empty)
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if (getattr(sys.modules[name], "__file__", None) or "").startswith(("/tmp", "/var")):
-            del sys.modules[name]
 
 
 @pytest.fixture
