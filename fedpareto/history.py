@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from fedpareto.errors import SettingError
 from fedpareto.space import FloatArray
 
+SURE = 2.0  # standard errors by which a row may be better than it looks, or worse
+
 
 def _none() -> FloatArray:
     return np.empty((0, 0))
@@ -218,3 +220,9 @@ class History:
             np.concatenate([self.limited, later.limited]),
             np.vstack([self.free_limited, later.free_limited]),
         )
+
+
+def pooled(spread: FloatArray, runs: NDArray[np.int64]) -> FloatArray:
+    """Return the standard deviation [m] of one training, of trials [n,m] trained so often [n]."""
+    freedom = runs - 1
+    return np.asarray(np.sqrt((freedom[:, None] * spread**2).sum(axis=0) / freedom.sum()))

@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpareto.front import nondominated
-from fedpareto.history import History
+from fedpareto.history import SURE, History, pooled
 from fedpareto.optimizers.composite import known
 from fedpareto.problem import Judge, Problem, feasible, judges, limits
 from fedpareto.space import FloatArray
 
-SURE = 2.0  # standard errors by which something may be better than it looks
 ROUNDING = 1e-9  # of a value, below which its spread is not noise
 
 
@@ -37,16 +36,15 @@ def noise_of(problem: Problem, history: History) -> FloatArray:
     It is 0 of what is known, and nan where nothing was trained twice.
     """
     repeated = np.isfinite(history.spread).all(axis=1)
-    pooled = np.full(history.spread.shape[1], np.nan)
+    found = np.full(history.spread.shape[1], np.nan)
     if repeated.any():
-        freedom = history.runs[repeated] - 1
         spread = history.spread[repeated]
         spread = np.where(spread > ROUNDING * np.abs(history.judged[repeated]), spread, 0.0)
-        pooled = np.sqrt((freedom[:, None] * spread**2).sum(axis=0) / freedom.sum())
+        found = pooled(spread, history.runs[repeated])
     if len(history) == 0:
-        return pooled
+        return found
     learned = np.isnan(known(problem, history.x[:1])).any(axis=0)
-    return np.where(learned, pooled, 0.0)
+    return np.where(learned, found, 0.0)
 
 
 def front_of(problem: Problem, history: History) -> FloatArray:

@@ -12,6 +12,7 @@ import numpy as np
 from fedpareto.baselines import TRIVIAL, UNPROTECTED
 from fedpareto.errors import SettingError, did_you_mean
 from fedpareto.front import knee, nondominated
+from fedpareto.history import SURE, pooled
 from fedpareto.privacy import rounded_up
 from fedpareto.problem import HasBaselines, Judge, Limit, Objective, Problem, limits_of, reference
 from fedpareto.space import FloatArray
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from fedpareto.report.points import View
 
 KNEE = "knee"
-SURE = 2.0  # standard errors by which a point must beat the best constant answer
 KNEE_IS = (
     "nearest to the best of every objective at once, each in units of the way from its best to its "
     "reference"
@@ -156,11 +156,11 @@ def aim_of(problem: Problem, baselines: Baselines, points: Sequence[Point] = ())
 
 def _noise(points: Sequence[Point], measure: str) -> float:
     """Return the standard deviation of one training, pooled; 0 where nothing was repeated."""
-    found = [(p.runs - 1, p.spread[measure]) for p in points if measure in p.spread]
-    freedom = sum(n for n, _ in found)
-    if not freedom:
+    repeated = [p for p in points if p.runs > 1 and measure in p.spread]
+    if not repeated:
         return 0.0
-    return math.sqrt(sum(n * spread**2 for n, spread in found) / freedom)
+    spread = np.array([[p.spread[measure]] for p in repeated])
+    return float(pooled(spread, np.array([p.runs for p in repeated]))[0])
 
 
 @dataclass(frozen=True)
